@@ -26,6 +26,7 @@ mod quic;
 mod respond;
 mod service;
 mod session;
+mod sessions;
 mod shared;
 mod state;
 mod stream;

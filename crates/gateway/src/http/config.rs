@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use fogmux_http::idempotency;
 
+/// Bytes of a response that wait in hyper, per HTTP/2 stream.
+pub(super) const SEND_BUFFER_BYTES: usize = 64 << 10;
+
 /// Configuration of the HTTP door. Every field has a default.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {

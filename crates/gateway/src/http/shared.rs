@@ -1,17 +1,34 @@
 //! The state that the workers of the HTTP door share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use fogmux_http::{idempotency, session::Table};
-use http::HeaderValue;
+use bytes::Bytes;
+use fogmux_auth::Verified;
+use fogmux_http::{
+    idempotency,
+    session::{Key, Table},
+};
+use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
 
-use super::{config::HttpConfig, idempotent, session, streams, unread};
+use super::{config::HttpConfig, sessions::Session, streams, unread};
 use crate::{
+    WorkerContext,
     metrics::{Counted, Counts},
     shares,
     unfinished::{REST, Unfinished},
 };
+
+/// An answer that is given again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) status: StatusCode,
+    pub(super) content_type: Option<HeaderValue>,
+    pub(super) body: Bytes,
+}
 
 /// The state that the workers of the HTTP door share: configuration and registries. Connections find it in
 /// [`HttpContext`].
@@ -26,9 +43,9 @@ pub struct HttpDoor {
     pub(super) unread: Arc<Unfinished>,
     /// Bytes that several of them share.
     pub(super) unread_values: unread::Values,
-    pub(super) idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
+    idempotency: Mutex<idempotency::Store<Kept>>,
     /// People who are logged in.
-    pub(super) sessions: Mutex<Table<session::Session>>,
+    sessions: Mutex<Table<Session>>,
     /// Notifies streams and WebSockets that they have to check their permissions again.
     pub(super) second_look: watch::Sender<()>,
     pub(super) alt_svc: Option<HeaderValue>,
@@ -77,7 +94,29 @@ impl HttpDoor {
         }
     }
 
-    pub(super) fn idempotency(&self) -> std::sync::MutexGuard<'_, idempotency::Store<idempotent::Kept>> {
+    /// People who are logged in.
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Table<Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the owner of a session that has not ended. It ends with the password that it began with.
+    pub(super) fn find_session(&self, ctx: &WorkerContext, key: &Key) -> Option<Verified> {
+        let session = self.sessions().get(Duration::from_millis(ctx.now().as_millis()), key).cloned()?;
+        if session.has_same_password(&ctx.authority().rules()) {
+            return Some(session.who);
+        }
+        self.end_session(key);
+        None
+    }
+
+    /// Ends a session, and what was opened in it.
+    pub(super) fn end_session(&self, key: &Key) {
+        if self.sessions().end(key) {
+            self.second_look.send_replace(());
+        }
+    }
+
+    pub(super) fn idempotency(&self) -> MutexGuard<'_, idempotency::Store<Kept>> {
         self.idempotency.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
