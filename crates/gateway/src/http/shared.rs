@@ -31,7 +31,7 @@ pub(super) struct Kept {
 }
 
 /// The state that the workers of the HTTP door share: configuration and registries. Connections find it in
-/// [`HttpContext`].
+/// [`HttpContext`](super::HttpContext).
 #[derive(Debug)]
 pub struct HttpDoor {
     /// The configuration.
