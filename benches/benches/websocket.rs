@@ -4,11 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
 use std::hint::black_box;
-use std::io::{self, Cursor, Read, Write};
+use std::io::Cursor;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use fogmux_benches::Wire;
 use fogmux_http::websocket::{Opcode, Receiver, Role, push_frame};
 use tungstenite::protocol::WebSocketContext;
 use tungstenite::protocol::frame::Frame;
@@ -17,25 +18,6 @@ use tungstenite::protocol::frame::coding::{Data, OpCode};
 const MASK: Option<[u8; 4]> = Some([0x37, 0xfa, 0x21, 0x3d]);
 /// Number and size of messages.
 const LOADS: [(usize, usize); 2] = [(32, 64), (1, 64 << 10)];
-
-/// A stream whose input is rewound; output is discarded.
-struct Wire(Cursor<Vec<u8>>);
-
-impl Read for Wire {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl Write for Wire {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        Ok(buffer.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 fn receiving(c: &mut Criterion) {
     let mut group = c.benchmark_group("websocket_receive");

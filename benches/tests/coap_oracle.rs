@@ -1,5 +1,5 @@
-//! Our CoAP codec against `coap-lite`: the same meaning both ways, and where only one of us accepts a datagram, the clause
-//! of RFC 7252 that decides is among those known (ADR 0002).
+//! Our CoAP codec against `coap-lite`: the same meaning both ways, and where only one of us accepts a datagram, the
+//! clause of RFC 7252 that decides is among those known (ADR 0002).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

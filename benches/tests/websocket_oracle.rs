@@ -3,9 +3,10 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
-use std::io::{self, Cursor, Read, Write};
+use std::io::Cursor;
 
 use bytes::BytesMut;
+use fogmux_benches::Wire;
 use fogmux_http::websocket::{CloseCode, Incoming, Opcode, Receiver, Role, Violation, push_close, push_frame};
 use proptest::{collection::vec, prelude::*};
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
@@ -26,25 +27,6 @@ enum Seen {
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<(u16, String)>),
-}
-
-/// A stream that delivers `input` and then ends; output is discarded.
-struct Wire(Cursor<Vec<u8>>);
-
-impl Read for Wire {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl Write for Wire {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        Ok(buffer.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Returns the messages that our receiver delivers up to a Close or a violation, reading `piece` bytes at a time.

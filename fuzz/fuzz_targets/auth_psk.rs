@@ -1,5 +1,5 @@
-//! Files of pre-shared keys and of certificate rules: any text gives keys or problems that can be shown, and an identity
-//! that is not there has a key all the same.
+//! Files of pre-shared keys and of certificate rules: any text gives keys or problems that can be shown, and an
+//! identity that is not there has a key all the same.
 #![no_main]
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! SASL messages, one a line: the first byte chooses mechanism and channel, each line is what the peer says next. Nobody
-//! gets in without the password.
+//! SASL messages, one a line: the first byte chooses mechanism and channel, each line is what the peer says next.
+//! Nobody gets in without the password.
 #![no_main]
 
 use std::sync::Arc;

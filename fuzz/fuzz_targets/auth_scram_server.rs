@@ -1,6 +1,6 @@
-//! SCRAM, our side: the first byte chooses mechanism and channel, the first line is the client's first message, the second
-//! its last, in which `~` stands for the nonce that we said. Whoever does not know the password is refused whatever they
-//! say, and what they say is never taken for another exchange's.
+//! SCRAM, our side: the first byte chooses mechanism and channel, the first line is the client's first message, the
+//! second its last, in which `~` stands for the nonce that we said. Whoever does not know the password is refused
+//! whatever they say, and what they say is never taken for another exchange's.
 #![no_main]
 
 use std::{

@@ -1,5 +1,5 @@
-//! CoAP over TCP and WebSockets: any stream gives the same messages however it is cut, none longer than was promised, and
-//! what was framed is framed the same again.
+//! CoAP over TCP and WebSockets: any stream gives the same messages however it is cut, none longer than was promised,
+//! and what was framed is framed the same again.
 #![no_main]
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The configuration file: any text is taken, or there is a line for each thing that is wrong, of a line that the text has;
-//! and what is wrong does not get right by being read once more.
+//! The configuration file: any text is taken, or there is a line for each thing that is wrong, of a line that the text
+//! has; and what is wrong does not get right by being read once more.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

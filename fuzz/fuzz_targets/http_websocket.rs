@@ -1,5 +1,5 @@
-//! WebSocket frames: the first byte chooses role and pieces. However the bytes are cut, the same payload comes out and it
-//! ends the same way; what is kept is less than a control frame.
+//! WebSocket frames: the first byte chooses role and pieces. However the bytes are cut, the same payload comes out and
+//! it ends the same way; what is kept is less than a control frame.
 #![no_main]
 
 use bytes::BytesMut;

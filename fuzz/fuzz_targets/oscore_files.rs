@@ -1,5 +1,5 @@
-//! Context files in all three formats: any text is read or refused with words that can be shown; what was read is written
-//! so that it reads the same.
+//! Context files in all three formats: any text is read or refused with words that can be shown; what was read is
+//! written so that it reads the same.
 #![no_main]
 
 use fogmux_oscore::file::{aiocoap, libcoap, toml};

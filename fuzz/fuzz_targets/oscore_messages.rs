@@ -1,5 +1,6 @@
-//! Protected messages: the first byte chooses. A request that nobody sealed is refused with an answer the standard names;
-//! a response that nobody sealed is not taken for one; any plain request comes out of the other end as it went in.
+//! Protected messages: the first byte chooses. A request that nobody sealed is refused with an answer the standard
+//! names; a response that nobody sealed is not taken for one; any plain request comes out of the other end as it went
+//! in.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use fogmux_tests::suite::Case;
 use serde_json::Value;
 
-use crate::{check, lasting, number, outcomes, report};
+use crate::{COUNTED, check, lasting, number, outcomes, report};
 
 pub(crate) const CASES: &[Case] = &[
     Case { name: "every door under every profile delivers everything", run: matrix },
@@ -40,24 +40,7 @@ fn mixed() -> Result<String> {
     let mut ways = 0;
     for from in doors {
         for to in doors.iter().filter(|to| **to != from) {
-            // Counted, and slow enough that an observer misses no value.
-            let words = [
-                "run",
-                "--door",
-                from,
-                "--to",
-                to,
-                "--qos",
-                "1",
-                "--count",
-                "20",
-                "--window",
-                "1",
-                "--in-flight",
-                "1",
-                "--repeat",
-                "1",
-            ];
+            let words = [&["run", "--door", from, "--to", to][..], &COUNTED].concat();
             let report = report(&words).with_context(|| format!("{from} to {to}"))?;
             outcomes(&report)?.into_iter().try_for_each(check).with_context(|| format!("{from} to {to}"))?;
             ways += 1;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use fogmux_tests::suite::Case;
 use serde_json::Value;
 
-use crate::{bench, check, number, outcomes, parse, report};
+use crate::{COUNTED, bench, check, number, outcomes, parse, report};
 
 pub(crate) const CASES: &[Case] = &[
     Case { name: "a capture has every frame of the link, and the secrets beside it", run: capture },
@@ -27,27 +27,8 @@ fn capture() -> Result<String> {
     {
         let file = place.path().join(format!("{door}.pcap"));
         let name = file.display().to_string();
-        let words = [
-            "run",
-            "--link",
-            "lossless",
-            "--door",
-            door,
-            "--security",
-            security,
-            "--qos",
-            "1",
-            "--count",
-            "20",
-            "--window",
-            "1",
-            "--in-flight",
-            "1",
-            "--repeat",
-            "1",
-            "--capture",
-            &name,
-        ];
+        let words = ["run", "--link", "lossless", "--door", door, "--security", security, "--capture", &name];
+        let words = [&words[..], &COUNTED].concat();
         let report = report(&words)?;
         let outcome = outcomes(&report)?.into_iter().next().context("no outcome")?;
         check(outcome)?;

@@ -41,8 +41,8 @@ impl Server {
         Ok(Self { child, said })
     }
 
-    /// Starts what `command` makes of a free port, and waits until it serves there. Between the choice and the server's own
-    /// bind(2) somebody else may take the port: then another one is tried.
+    /// Starts what `command` makes of a free port, and waits until it serves there. Between the choice and the server's
+    /// own bind(2) somebody else may take the port: then another one is tried.
     fn start_at(free: impl Fn() -> Result<u16>, command: impl Fn(u16) -> Result<Command>) -> Result<(Self, u16)> {
         let mut attempts = Vec::new();
         while attempts.len() < ATTEMPTS {

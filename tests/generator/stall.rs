@@ -39,7 +39,7 @@ fn stall() -> Result<String> {
     let generator = bench(&words)?.spawn()?;
     let gateway = child_of(generator.id())?;
     wait_for_clients(gateway)?;
-    sleep(Duration::from_millis(500));
+    wait_for_messages(gateway)?;
     signal(gateway, "STOP")?;
     sleep(STALL);
     signal(gateway, "CONT")?;
@@ -65,6 +65,29 @@ fn wait_for_clients(gateway: u32) -> Result<()> {
         sleep(Duration::from_millis(5));
     }
     Ok(())
+}
+
+/// Waits until messages flow: each wakes a thread of the gateway.
+fn wait_for_messages(gateway: u32) -> Result<()> {
+    const MESSAGES: u64 = 100;
+    let until = Instant::now() + Duration::from_secs(30);
+    let before = wakes(gateway)?;
+    while wakes(gateway)? < before + MESSAGES {
+        ensure!(Instant::now() < until, "no messages flow");
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// How often the threads of a process have waited for something and were woken (proc_pid_status(5)).
+fn wakes(process: u32) -> Result<u64> {
+    let mut all = 0;
+    for thread in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
+        let status = fs::read_to_string(thread.path().join("status"))?;
+        let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        all += waits.context("no context switches")?.trim().parse::<u64>()?;
+    }
+    Ok(all)
 }
 
 /// The TCP connections of a process: its sockets by their inodes, and those that the kernel lists as established.

@@ -31,8 +31,8 @@ const RESIDENT_BYTES_MAX: u64 = 200_000_000;
 const SLOWER_MAX: u32 = 10;
 /// Memory is returned within this time after the last client has gone.
 const AFTER: Duration = Duration::from_secs(10);
-/// The limit of what the CoAP door remembers of peers for minutes (RFC 7252 §4.8.2 EXCHANGE_LIFETIME): exchanges, uploads,
-/// downloads and notifications of 16 MiB each.
+/// The limit of what the CoAP door remembers of peers for minutes (RFC 7252 §4.8.2 EXCHANGE_LIFETIME): exchanges,
+/// uploads, downloads and notifications of 16 MiB each.
 const REMEMBERED_BYTES_MAX: u64 = 68_000_000;
 /// An idle DTLS session, which lasts for hours when its peer has gone without a word.
 const SESSION_BYTES_MAX: u64 = 4 << 10;

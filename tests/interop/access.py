@@ -22,9 +22,9 @@ from keyring import LockedGateway
 TEXT = "text/plain;charset=utf-8"
 DENIED = {"mqtt": ("0x87", "[NOT_AUTHORIZED]", "NOT_AUTHORIZED"), "http": ("403",), "coap": ("4.03",),
           "xmpp": ("forbidden", "not-authorized")}
-"""What each standard says to somebody known who may not."""
+"""The answer of each standard to a known user who may not."""
 UNKNOWN = {"mqtt": ("0x86", "0x87"), "http": ("401",), "coap": ("4.01",), "xmpp": ("not-authorized",)}
-"""And to somebody who is not who they say; a handshake ends before any of these can be said."""
+"""The answer to a user who failed to authenticate; a handshake ends before any of these can be sent."""
 BUSY = {"mqtt": ("0x88", "0x89"), "http": ("503",), "coap": ("5.03",), "xmpp": ("temporary-auth-failure",)}
 """And to somebody whom it cannot judge now: verifying passwords costs what a busy machine may not have in time."""
 MQTT_311 = paho.MQTTv311

@@ -1,4 +1,4 @@
-"""What the tests ask of a client, whichever door it knocks at."""
+"""The interface of test clients, the same for every door."""
 
 import asyncio
 from collections import defaultdict

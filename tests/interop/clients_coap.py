@@ -21,7 +21,7 @@ FORMATS = {
     "application/octet-stream": 42, "application/json": 50, "application/cbor": 60,
 }
 HANDSHAKE_FAILED = r"(?i)COAP_EVENT_DTLS_ERROR|alert|handshake fail\w*|certificate \w+|cannot send CoAP"
-"""What libcoap says of a handshake that came to nothing, whichever library it is built with."""
+"""The messages of libcoap about a handshake that failed, with any of its TLS libraries."""
 TYPES = {number: name for name, number in FORMATS.items()}
 
 

@@ -264,7 +264,7 @@ REASONS = {
 
 
 def reason(text: str) -> str:
-    """What mosquitto's programs print, as the code that they got."""
+    """Translates the output of mosquitto's programs into the reason code that they received."""
     return next((code for words, code in REASONS.items() if words in text.lower()), text.strip())
 
 

@@ -1,4 +1,4 @@
-"""What a client can show to say who it is; each door takes those of its row in docs/security.md."""
+"""Credentials that a client can present; each door accepts those of its row in docs/security.md."""
 
 import ssl
 from dataclasses import dataclass

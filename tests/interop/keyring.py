@@ -1,6 +1,6 @@
 """One identity in every form a door can check, and the same rules over all doors: the gateway that knows them.
 
-What is made here is made by others' libraries: certificates by `cryptography`, tokens by PyJWT, contexts in the format
+Everything made here is made by others' libraries: certificates by `cryptography`, tokens by PyJWT, contexts in the format
 of aiocoap. What `fogmux pki` makes is shown by scenarios of its own.
 """
 

@@ -18,7 +18,7 @@ WHOLE = 60.0
 PROMPT = 10.0
 """Seconds within which all but the largest payload has to be there: later, somebody forgot to wake somebody."""
 
-# What each door's standard answers to a payload beyond the door's own limit.
+# The standard answer of each door to a payload beyond the door's own limit.
 REFUSALS = {
     "coap": {"4.13"},
     "http": {"413"},

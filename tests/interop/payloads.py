@@ -1,4 +1,4 @@
-"""What is sent through every door, and when two of them are the same bytes."""
+"""Payloads that are sent through every door, and when two of them are the same bytes."""
 
 import random
 import xml.etree.ElementTree as ET

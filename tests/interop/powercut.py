@@ -1,6 +1,6 @@
 """Power cuts: `kill -9` in a loop while OSCORE devices send and observe (RFC 8613 §7.2.1, §7.4, appendix B.1).
 
-What has to hold over all lives of the gateway: no nonce of its own ever protects two different messages, no request is
+Properties of all lives of the gateway: no nonce of its own ever protects two different messages, no request is
 carried out a second time, what it acknowledged it still has, and every device gets back in by Echo. The devices protect
 with aiocoap; the datagrams are our own, so that every one is seen.
 """

@@ -1,4 +1,4 @@
-"""What the matrix does not show: clearing, wildcards, expiry, wills, sessions, access, restarts; one check each."""
+"""Cases beyond the matrix: clearing, wildcards, expiry, wills, sessions, access, restarts; one check each."""
 
 import asyncio
 import contextlib

@@ -35,7 +35,7 @@ async def _turned_away(gateway, kind, peer, *more):
 
 
 async def _carries_every_size(gateway, kind, peer):
-    """What a client writes it reads."""
+    """A client reads back the bytes that it writes."""
     for size in (0, 1, 16, 1000):
         async with peer(gateway, gateway.ring.right(kind, "alice", "")) as session:
             for number in range(20):

@@ -160,7 +160,7 @@ async def what_was_acknowledged_survives_kill(binary):
 
 
 async def soon(what: str, awaitable):
-    """What a drain brings is there when the process has ended, or was lost with it."""
+    """Publications during a drain are there when the process has ended, or were lost with it."""
     try:
         return await asyncio.wait_for(awaitable, 5)
     except TimeoutError:

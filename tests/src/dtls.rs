@@ -1,5 +1,5 @@
-//! DTLS towards the gateway: OpenSSL as the client for whole sessions, and handshake messages by hand for what no client
-//! would send.
+//! DTLS towards the gateway: OpenSSL as the client for whole sessions, and handshake messages by hand for what no
+//! client would send.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -265,7 +265,8 @@ pub fn half_open_with(socket: &UdpSocket, suites: &[u8]) -> Result<usize> {
     socket.send(&first)?;
     let mut answer = [0; 2_048];
     let mut count = socket.recv(&mut answer).context("no HelloVerifyRequest")?;
-    // The port may have been that of an earlier socket, whose half-open handshake the gateway still repeats its part of.
+    // The port may have been that of an earlier socket, whose half-open handshake the gateway still repeats its part
+    // of.
     for _ in 0..STALE_MAX {
         if answer.get(13) == Some(&HELLO_VERIFY_REQUEST) {
             break;

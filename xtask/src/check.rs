@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::command::{cargo, cargo_benches, cargo_tree, run};
 use crate::graph;
 use crate::links;
+use crate::prose;
 use crate::setup;
 use crate::size;
 use crate::tree::Tree;
@@ -58,10 +59,12 @@ fn links_of_root(tree: &Tree) -> Result<()> {
     run(cargo_tree("test", &arguments).current_dir(tree.root()))
 }
 
-/// rustdoc without a warning, no link of a page that leads nowhere, and no circle among the gateway's modules.
+/// rustdoc without a warning, no link of a page that leads nowhere, prose of one form, and no circle among the
+/// gateway's modules.
 pub(crate) fn docs(tree: &Tree) -> Result<()> {
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
     run(doc.current_dir(tree.root()).env("RUSTDOCFLAGS", "-D warnings"))?;
     links::check(tree)?;
-    graph::check(tree)
+    prose::check(tree)?;
+    graph::check(tree.root())
 }

@@ -54,7 +54,8 @@ pub(crate) fn take_failures() -> Vec<String> {
     std::mem::take(&mut FAILURES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Whether the line names a failed test: `failed: SUITE CASE` of the black-box suites, `test NAME ... FAILED` of cargo's.
+/// Whether the line names a failed test: `failed: SUITE CASE` of the black-box suites, `test NAME ... FAILED` of
+/// cargo's.
 fn is_failure(line: &str) -> bool {
     line.starts_with("failed: ") || line.starts_with("test ") && line.trim_end().ends_with("... FAILED")
 }

@@ -1,4 +1,5 @@
-//! The files shipped beside the binary: the unit as systemd reads it, the image's list of ports, the filter of fail2ban.
+//! The files shipped beside the binary: the unit as systemd reads it, the image's list of ports, the filter of
+//! fail2ban.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The filter of fail2ban in `deploy/`, on lines that a gateway writes now: every refused login is found, and nobody can
-//! have others banned by what a client says or by guessing at their names.
+//! The filter of fail2ban in `deploy/`, on lines that a gateway writes now: every refused login is found, and nobody
+//! can have others banned by what a client says or by guessing at their names.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

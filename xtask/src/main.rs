@@ -12,11 +12,13 @@ mod fuzz;
 mod gateway;
 mod graph;
 mod links;
+mod prose;
 mod setup;
 mod simulate;
 mod size;
 mod tree;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -27,7 +29,8 @@ use tree::Tree;
 const USAGE: &str = "\
 cargo xtask test [PART]…   everything, or only these parts, in this order:
                            fmt deny clippy doors unit docs deploy conformance delivery hostile interop bench
-cargo xtask graph          only checks the imports of the gateway's modules (a part of `docs`)
+cargo xtask graph [TREE]   only checks the imports of the gateway's modules (a part of `docs`), here or in another tree
+cargo xtask prose          only checks lines, comments and the index of decisions (a part of `docs`)
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask size           builds the release program with the doors only and with all features: sizes
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
@@ -73,7 +76,8 @@ fn dispatch(arguments: &[String]) -> Result<()> {
     let mut words = arguments.iter().map(String::as_str);
     match words.next() {
         Some("test") => test(&tree, &words.collect::<Vec<_>>()),
-        Some("graph") => graph::check(&tree),
+        Some("graph") => graph::check(words.next().map_or(tree.root(), Path::new)),
+        Some("prose") => prose::check(&tree),
         Some("setup") => setup::everything(&tree),
         Some("size") => size::size(&tree),
         Some("cross") => cross::cross(&tree),

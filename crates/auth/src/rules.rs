@@ -40,12 +40,12 @@ type Together = (bool, Arc<[Arc<str>]>, Door);
 /// Where anonymous clients are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnonymousPolicy {
-    /// Nowhere.
+    /// On no listener.
     Never,
     /// On listeners of the loopback interface.
     #[default]
     Loopback,
-    /// Everywhere. Needs an access file that says what they may do.
+    /// On every listener. Needs an access file that says what they may do.
     Everywhere,
 }
 

@@ -27,4 +27,22 @@ impl Door {
             Self::Xmpp => "xmpp",
         }
     }
+
+    /// Its number in records on disk, from 1 on; 0 stands for the gateway itself. A number is never given to another
+    /// door.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Mqtt => 1,
+            Self::Coap => 2,
+            Self::Http => 3,
+            Self::Xmpp => 4,
+        }
+    }
+
+    /// The door with this number, if there is one.
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|door| door.number() == number)
+    }
 }

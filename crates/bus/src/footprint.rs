@@ -12,8 +12,8 @@ const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 /// The allocator's header of an allocation, and what it rounds up to.
 const HEADER_BYTES: usize = size_of::<usize>();
 const ALIGNMENT_BYTES: usize = 2 * size_of::<usize>();
-/// An entry of the B-tree of topics, whose nodes have room for eleven and are half full when topics come in order; and one
-/// of the table of messages with their hashes, which is half full after it has grown.
+/// An entry of the B-tree of topics, whose nodes have room for eleven and are half full when topics come in order; and
+/// one of the table of messages with their hashes, which is half full after it has grown.
 const ENTRY_BYTES: usize = 2 * size_of::<Topic>() + 2 * (size_of::<(u64, Arc<Message>)>() + 1);
 /// The allocation that `Bytes` makes when it is shared for the first time.
 const SHARED_BYTES: usize = 3 * size_of::<usize>();

@@ -40,6 +40,6 @@ pub(crate) const COPIED_FROM: usize = 32;
 pub(crate) const COPIED_BYTES_MAX: usize = 512;
 /// Destinations of outdated routes that a worker drops in one sweep: each may be the last reference to a subscriber.
 pub(crate) const SWEPT_MAX: usize = 4096;
-/// Retained entries looked at in one pull, whether they match or not: bounds the time for which the lock is held, and for
-/// which a filter that matches nothing keeps a worker from its other connections. About 50 microseconds.
+/// Retained entries looked at in one pull, whether they match or not: bounds the time for which the lock is held, and
+/// for which a filter that matches nothing keeps a worker from its other connections. About 50 microseconds.
 pub(crate) const RETAINED_SCAN_MAX: usize = 1024;

@@ -58,7 +58,7 @@ pub struct GaveWay<M: Mailbox> {
     pub key: SessionKey,
     /// Its mailbox.
     pub slot: Arc<Slot<M>>,
-    /// Whose it was.
+    /// The principal that owned the session.
     pub principal: Arc<str>,
     /// Whether it had a connection.
     pub connected: bool,

@@ -31,8 +31,8 @@ pub enum NoRoom {
 }
 
 impl Room {
-    /// A table of `max` and, on top of it, a reserve of `percent`, at least 16 places or, in small tables, a quarter. With
-    /// 0 percent, and in tables of fewer than four places, there is no reserve.
+    /// A table of `max` and, on top of it, a reserve of `percent`, at least 16 places or, in small tables, a quarter.
+    /// With 0 percent, and in tables of fewer than four places, there is no reserve.
     #[must_use]
     pub const fn new(max: usize, percent: u8) -> Self {
         let percent = if percent > 100 { 100 } else { percent as usize };
@@ -67,9 +67,9 @@ impl Room {
 /// The part of one principal in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Entries.
+    /// The number of entries.
     pub count: usize,
-    /// Their bytes.
+    /// The bytes of the entries.
     pub bytes: usize,
 }
 

@@ -59,8 +59,8 @@ pub(crate) struct Matched {
 }
 
 impl Matched {
-    /// The work of finding them and of building routes from them, in deliveries: a node takes some 20 nanoseconds, and a
-    /// subscription some 100, whether it becomes a delivery of its own or not.
+    /// The work of finding them and of building routes from them, in deliveries: a node takes some 20 nanoseconds, and
+    /// a subscription some 100, whether it becomes a delivery of its own or not.
     pub(crate) fn work(&self) -> u64 {
         let subscriptions = self.direct.len() + self.groups.iter().map(Vec::len).sum::<usize>();
         (self.nodes / 2 + 2 * subscriptions) as u64

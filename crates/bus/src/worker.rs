@@ -193,8 +193,8 @@ impl Worker {
         tally.matched + self.routed
     }
 
-    /// Stages publications until the arena is full, or finding their subscribers has taken as long as that would. Returns
-    /// how many.
+    /// Stages publications until the arena is full, or finding their subscribers has taken as long as that would.
+    /// Returns how many.
     fn stage(&mut self, batch: &[Publication<'_>], tally: &mut Tally) -> usize {
         self.routes.clear();
         let routed_max = self.routed.saturating_add(DELIVERIES_PER_TURN);

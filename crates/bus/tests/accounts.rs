@@ -100,7 +100,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// For any number of owners and mailboxes, and any sequence of messages that come and are taken: above the mark
-    /// exactly one is concerned, and if it is a principal it is stopped; it holds no less than its share; the others take what comes.
+    /// exactly one is concerned, and if it is a principal it is stopped; it holds no less than its share; the others
+    /// take what comes.
     #[test]
     fn only_the_owner_that_holds_most_is_concerned(
         count in 1_usize..40,

@@ -117,8 +117,8 @@ fn wrong() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    /// Each life begins with a clock that is wrong and is set after a while. It may be wrong again for less than an hour
-    /// before it is set once more. Times are in hours.
+    /// Each life begins with a clock that is wrong and is set after a while. It may be wrong again for less than an
+    /// hour before it is set once more. Times are in hours.
     #[test]
     fn every_message_has_the_time_that_its_publisher_gave_it(
         lives in vec((wrong(), 0_u64..3, proptest::option::of((wrong(), 0_u64..3)), 0_u64..12, 0_u64..30), 1..6),

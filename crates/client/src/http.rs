@@ -29,7 +29,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Connects.
+    /// Connects to the door of a URL.
     pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         let connection = Connection::open(url, options).await?;
         Ok(Self { connection, url: url.clone(), flags: flags(options) })

@@ -52,7 +52,7 @@ pub struct Options {
     pub client_id: Option<String>,
     /// Of XMPP; none: the host.
     pub domain: Option<String>,
-    /// Of subscriptions.
+    /// The QoS of subscriptions.
     pub qos: u8,
     /// The client's certificate.
     pub own: Option<Own>,
@@ -91,7 +91,7 @@ pub enum MqttVersion {
 /// A pre-shared key.
 #[derive(Clone)]
 pub struct Psk {
-    /// Whose it is.
+    /// The identity that the key belongs to.
     pub identity: String,
     /// The key.
     pub key: Zeroizing<Vec<u8>>,

@@ -114,7 +114,7 @@ struct Numbers {
     register: Option<Box<Numbers>>,
 }
 
-/// Whose file it is.
+/// The kind of file that a number is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A number beside a context, which is what is locked.

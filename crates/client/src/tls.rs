@@ -1,4 +1,4 @@
-//! Whom clients trust: the authorities of a file; else the system's and, on this machine, the gateway's own.
+//! Trust of clients: the authorities of a file; else the system's and, on this machine, the gateway's own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,14 +72,15 @@ pub fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientErro
     Ok(verifier.build().map_err(ClientError::unavailable)?)
 }
 
-/// A configuration of rustls that offers `alpn`, and of versions and suites what the profile does; shows a certificate of
-/// one's own when it is asked to.
+/// A configuration of rustls that offers `alpn`, and of versions and suites what the profile does; shows a certificate
+/// of one's own when it is asked to.
 pub fn config(options: &Options, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
     let offer = &options.profile.unwrap_or(&profile::MODERN).offer;
     config_of(options, offer, alpn)
 }
 
-/// The same for QUIC, which has TLS 1.3 only (RFC 9001 §4.2): of a profile count the suites that it has for that, if any.
+/// The same for QUIC, which has TLS 1.3 only (RFC 9001 §4.2): of a profile count the suites that it has for that, if
+/// any.
 pub fn quic(options: &Options, alpn: &[&[u8]]) -> Result<QuicClientConfig, ClientError> {
     let wanted = options.profile.map_or(profile::MODERN.offer, |profile| profile.offer);
     let newest = wanted.versions.contains(&Version::Tls13);

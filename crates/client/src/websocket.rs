@@ -1,4 +1,5 @@
-//! A WebSocket (RFC 6455) that carries MQTT ([MQTT-6]) or CoAP (RFC 8323 §4) from outside: hyper makes the handshake, `fogmux_http` the frames.
+//! A WebSocket (RFC 6455) that carries MQTT ([MQTT-6]) or CoAP (RFC 8323 §4) from outside: hyper makes the handshake,
+//! `fogmux_http` the frames.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

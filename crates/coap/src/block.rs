@@ -102,8 +102,8 @@ impl Block {
         usize::try_from(self.number).unwrap_or(usize::MAX).saturating_mul(self.size.bytes())
     }
 
-    /// The part of `whole` that this block names, with `more` set as it should be. `None` when it begins behind the end;
-    /// the first block of nothing is empty.
+    /// The part of `whole` that this block names, with `more` set as it should be. `None` when it begins behind the
+    /// end; the first block of nothing is empty.
     #[must_use]
     pub fn slice(self, whole: &[u8]) -> Option<(Self, &[u8])> {
         self.slice_of(whole, self.size.bytes())

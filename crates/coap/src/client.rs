@@ -118,27 +118,27 @@ impl From<Representation<'_>> for Answer {
 pub enum ClientEvent {
     /// The answer. When `observed`, notifications follow.
     Answered {
-        /// To which request.
+        /// The request or observation.
         call: CallId,
-        /// The whole of it.
+        /// The whole state.
         answer: Answer,
         /// Whether the server notifies.
         observed: bool,
     },
     /// A newer state; older ones than the newest seen are dropped (RFC 7641 §3.4). An error ends the observation.
     Notified {
-        /// Of which observation.
+        /// The observation.
         call: CallId,
-        /// The whole of it.
+        /// The whole state.
         answer: Answer,
         /// Whether the server wanted to know that it arrived.
         confirmable: bool,
     },
     /// No answer or no further notification will come.
     Failed {
-        /// To which request.
+        /// The request or observation.
         call: CallId,
-        /// Why.
+        /// The reason.
         reason: CallFailed,
     },
 }

@@ -270,8 +270,8 @@ impl<P: Peer> Server<P> {
         self.protection = Some(protection);
     }
 
-    /// Notes whose association or connection a peer's is, so that its uploads and downloads are of that user's share. It ends with
-    /// [`Server::forget`].
+    /// Notes whose association or connection a peer's is, so that its uploads and downloads are of that user's share.
+    /// It ends with [`Server::forget`].
     pub fn belongs_to(&mut self, peer: &P, user: Arc<str>) {
         self.owners.insert(peer.association(), user);
     }
@@ -296,8 +296,8 @@ impl<P: Peer> Server<P> {
         self.uploads.take_gave_way()
     }
 
-    /// How many representations that were being fetched had to go for those of others since the last call, and whose was
-    /// the last.
+    /// How many representations that were being fetched had to go for those of others since the last call, and whose
+    /// was the last.
     pub fn take_downloads_gave_way(&mut self) -> Option<(u64, Owner)> {
         self.downloads.take_gave_way()
     }

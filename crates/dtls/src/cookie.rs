@@ -1,5 +1,5 @@
-//! Cookies without state (RFC 6347 §4.2.1, RFC 9147 §5.1): a code over the address and what the ClientHello offers, by a
-//! key that is shared. A cookie is good for its period and the next.
+//! Cookies without state (RFC 6347 §4.2.1, RFC 9147 §5.1): a code over the address and what the ClientHello offers, by
+//! a key that is shared. A cookie is good for its period and the next.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,7 +13,7 @@ pub(super) const COOKIE: usize = 16;
 /// How long a period is. A cookie is good in the period it was made in and in the next.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What makes cookies. Workers share one: a client may come back to another.
+/// The key that makes cookies. Workers share one: a client may come back to another.
 #[derive(Debug)]
 pub struct CookieKey(hmac::Key);
 

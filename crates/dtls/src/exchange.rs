@@ -83,7 +83,7 @@ pub(super) const SCHEMES: [SignatureScheme; 7] = [
     SignatureScheme::RSA_PKCS1_SHA384,
 ];
 
-/// Who says nothing has SHA-256 with ECDSA: RFC 5246 would have SHA-1, CoAP does not (RFC 7252 §9.1.3.2).
+/// A client without the extension has SHA-256 with ECDSA: RFC 5246 would have SHA-1, CoAP does not (RFC 7252 §9.1.3.2).
 pub(super) fn schemes(offered: Option<&[u8]>) -> Vec<SignatureScheme> {
     match offered {
         Some(offered) => Reader(offered).numbers().map(SignatureScheme::from).collect(),
@@ -91,7 +91,7 @@ pub(super) fn schemes(offered: Option<&[u8]>) -> Vec<SignatureScheme> {
     }
 }
 
-/// What a scheme stands for: a hash, and with ECDSA a curve of which it says nothing.
+/// The algorithms of a scheme: a hash, and with ECDSA a curve of which it says nothing.
 fn algorithms(scheme: u16) -> [Option<&'static dyn SignatureVerificationAlgorithm>; 2] {
     use webpki::ring as with;
     match scheme {
@@ -147,7 +147,7 @@ pub(super) fn chain(body: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     reader.is_empty().then_some(chain)
 }
 
-/// What the other end is told of a certificate that does not hold.
+/// The alert for a certificate that was rejected.
 pub(super) fn alert_of(error: &rustls::Error) -> Alert {
     use rustls::Error::InvalidCertificate as Invalid;
     if let Invalid(CertificateError::Revoked) = error {

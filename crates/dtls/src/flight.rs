@@ -1,4 +1,4 @@
-//! What one side sends before it waits (RFC 6347 §4.2.4): kept until the answer comes, cut to the path, sent again.
+//! A flight (RFC 6347 §4.2.4): kept until the answer comes, cut to the path, sent again.
 
 use std::time::Duration;
 

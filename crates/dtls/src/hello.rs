@@ -35,7 +35,7 @@ pub(super) struct ClientHello<'a> {
     pub(super) key_shares: Option<&'a [u8]>,
     pub(super) psk_modes: Option<&'a [u8]>,
     pub(super) psks: Option<Psks<'a>>,
-    /// What it wants in records to it, maybe nothing (RFC 9146 §3, RFC 9147 §9).
+    /// The connection identifier it wants in records to it, maybe empty (RFC 9146 §3, RFC 9147 §9).
     pub(super) connection_id: Option<&'a [u8]>,
     /// The most that it takes in a record (RFC 8449 §4).
     pub(super) record_limit: Option<RecordLimit>,
@@ -158,7 +158,7 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// What becomes of a datagram that belongs to no association.
+/// The verdict on a datagram that belongs to no association.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict<'a> {
     /// Nothing: it is not for us, or not well formed.
@@ -179,7 +179,7 @@ pub(super) struct Verified<'a> {
     pub(super) message_sequence: u16,
     /// Its record's sequence number, from which ours go on (RFC 6347 §4.2.1).
     pub(super) record_sequence: u64,
-    /// What it was told when it came first, in DTLS 1.3; nothing in 1.2.
+    /// The HelloRetryRequest that answered its first ClientHello, in DTLS 1.3; nothing in 1.2.
     pub(super) retry: Option<Retry>,
 }
 

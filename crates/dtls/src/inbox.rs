@@ -1,4 +1,4 @@
-//! What came of datagrams: one buffer that is filled in a turn, read, and used again.
+//! The results of datagrams: one buffer that is filled in a turn, read, and used again.
 
 use std::ops::Range;
 
@@ -48,27 +48,27 @@ pub enum End {
 pub enum Event<'a, P> {
     /// A session is there.
     Established {
-        /// Whose.
+        /// The peer.
         peer: P,
-        /// Which.
+        /// The session.
         association: Association,
-        /// What was agreed, and who the peer is.
+        /// The negotiated parameters and the identity of the peer.
         channel: &'a Channel,
     },
     /// Application data.
     Data {
-        /// Whose.
+        /// The peer.
         peer: P,
-        /// Of which session.
+        /// The session.
         association: Association,
-        /// One record's.
+        /// The content of one record.
         data: &'a [u8],
     },
     /// A session has another address (RFC 9146 §6), and goes on under the name it was established with.
     Moved {
-        /// Whose.
+        /// The peer.
         peer: P,
-        /// Which.
+        /// The session.
         association: Association,
         /// Whether the peer is known to receive there. If not, little is sent there before
         /// [`Endpoint::validate`](crate::Endpoint::validate).
@@ -76,18 +76,18 @@ pub enum Event<'a, P> {
     },
     /// A session is gone.
     Ended {
-        /// Whose.
+        /// The peer.
         peer: P,
-        /// Which.
+        /// The session.
         association: Association,
-        /// Why.
+        /// The reason.
         end: End,
     },
     /// A handshake has failed.
     Failed {
-        /// Whose.
+        /// The peer.
         peer: P,
-        /// What the peer was told.
+        /// The alert that the peer was sent.
         alert: Alert,
         /// The pre-shared key's identity that it named.
         identity: Option<&'a [u8]>,
@@ -103,7 +103,7 @@ enum Kept<P> {
     Failed(P, Alert, Option<Box<[u8]>>),
 }
 
-/// What has happened and was not yet looked at.
+/// Events that the application has not looked at yet.
 #[derive(Debug)]
 pub struct Inbox<P> {
     pub(super) bytes: Vec<u8>,

@@ -33,7 +33,7 @@ pub(super) fn prf(secret: &[u8], label: &[u8], seed: &[&[u8]], out: &mut [u8]) {
     }
 }
 
-/// What both sides have put in.
+/// The randoms of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Randoms {
     pub(super) client: [u8; 32],
@@ -53,8 +53,8 @@ pub(super) fn master_secret(premaster: &[u8], randoms: &Randoms, transcript: Opt
     master
 }
 
-/// The premaster secret of a pre-shared key: with what a key exchange has agreed (RFC 5489 §2), or with as many zeros as
-/// the key has bytes (RFC 4279 §2).
+/// The premaster secret of a pre-shared key: with what a key exchange has agreed (RFC 5489 §2), or with as many zeros
+/// as the key has bytes (RFC 4279 §2).
 pub(super) fn psk_premaster(psk: &[u8], agreed: Option<&[u8]>) -> Zeroizing<Vec<u8>> {
     let other = agreed.map_or(psk.len(), <[u8]>::len);
     let mut premaster = Zeroizing::new(Vec::with_capacity(4 + other + psk.len()));
@@ -81,7 +81,7 @@ pub(super) fn keys(suite: Suite, master: &MasterSecret, randoms: &Randoms) -> (P
     (Protection::new(suite.aead(), client_key, client_salt), Protection::new(suite.aead(), server_key, server_salt))
 }
 
-/// Whose Finished.
+/// The side that sends a Finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Client,

@@ -10,7 +10,7 @@ const AHEAD: u16 = 5;
 /// Separate pieces of one message that are kept track of.
 const PIECES: usize = 32;
 
-/// What has come and is not yet whole or not yet its turn.
+/// Handshake fragments that are not whole yet, or whose turn has not come.
 pub(super) struct Reassembly {
     next: u16,
     partial: Vec<Partial>,
@@ -23,7 +23,7 @@ struct Partial {
     /// Of the epoch that its fragments came in; all the same.
     epoch: u16,
     body: Vec<u8>,
-    /// What is there: sorted, not touching.
+    /// Received ranges: sorted, not touching.
     pieces: Vec<(usize, usize)>,
 }
 
@@ -43,7 +43,7 @@ impl Message {
     }
 }
 
-/// What a fragment was.
+/// The outcome of adding a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// Kept, or too much to be kept.

@@ -52,7 +52,7 @@ pub(super) enum Step {
     TooEarly,
 }
 
-/// What a handshake has made.
+/// The results of a finished handshake.
 pub(super) struct Made {
     pub(super) session: Box<Session>,
     pub(super) channel: Channel,

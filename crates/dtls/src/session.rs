@@ -60,7 +60,7 @@ impl Told {
     }
 }
 
-/// What both ends want in records to them (RFC 9146 §3).
+/// The connection identifiers that both ends want in records to them (RFC 9146 §3).
 pub(super) struct Identifiers {
     pub(super) ours: Cid,
     /// Maybe nothing: then ours to it are as they always were.
@@ -110,7 +110,7 @@ impl Session {
         self.window.is_newest(record.sequence)
     }
 
-    /// What [`Session::put_last_flight`] sends.
+    /// Keeps the flight that [`Session::put_last_flight`] sends.
     pub(super) fn keep_last_flight(&mut self, finished: [u8; FINISHED], record_sequence: u64) {
         self.finished = finished;
         self.sent_plain = record_sequence;

@@ -55,8 +55,8 @@ pub(super) enum Wear {
 }
 
 impl Suite {
-    /// All, in the order we prefer. Pre-shared keys first: who offers them has one, and with a certificate suite
-    /// would be nobody in particular. With a key exchange before without: whoever learns a key later cannot read what was
+    /// All, in the order we prefer. Pre-shared keys first: who offers them has one, and with a certificate suite would
+    /// be nobody in particular. With a key exchange before without: whoever learns a key later cannot read what was
     /// recorded before. Longer tags before shorter.
     pub const ALL: [Self; 10] = [
         Self::EcdhePskAes128Gcm,
@@ -145,8 +145,8 @@ impl Aead {
         }
     }
 
-    /// The most records under a key that may be forged (RFC 9147 §4.5.3). For CCM_8 the standard leaves the limit to us:
-    /// one that kept the probability of a forgery as low as elsewhere (2^7, appendix B.3) would let anybody who can
+    /// The most records under a key that may be forged (RFC 9147 §4.5.3). For CCM_8 the standard leaves the limit to
+    /// us: one that kept the probability of a forgery as low as elsewhere (2^7, appendix B.3) would let anybody who can
     /// forge an address end sessions. With this one it is 2^-44; in DTLS 1.3, keys are changed long before.
     pub(super) const fn forged_max(self) -> u64 {
         match self {

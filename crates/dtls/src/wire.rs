@@ -15,7 +15,7 @@ pub(super) const HANDSHAKE_HEADER: usize = 12;
 /// RFC 6347 §4.1: sequence numbers have 48 bits.
 pub(super) const SEQUENCE_MAX: u64 = (1 << 48) - 1;
 
-/// What a record holds (RFC 5246 §6.2.1).
+/// The content type of a record (RFC 5246 §6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentType {
     ChangeCipherSpec,

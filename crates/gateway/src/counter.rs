@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Counts one more.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Counts `count` more.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);
     }
 
-    /// How many.
+    /// Returns the number.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -29,12 +29,12 @@ impl Counter {
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// Up or down.
+    /// Adds `by`, which may be negative.
     pub fn change(&self, by: i64) {
         self.0.fetch_add(by, Relaxed);
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn get(&self) -> i64 {
         self.0.load(Relaxed)

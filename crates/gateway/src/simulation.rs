@@ -164,8 +164,8 @@ async fn run(disk: &Disk, ledger: &Rc<Ledger>, random: &Random) -> Result<(), Ve
     check_kept(&world, disk, ledger)
 }
 
-/// Ends the gateway in the midst of traffic. At a shutdown, each reader gets all that was accepted before its connection
-/// ends, and the next gateway finds what this one kept.
+/// Ends the gateway in the midst of traffic. At a shutdown, each reader gets all that was accepted before its
+/// connection ends, and the next gateway finds what this one kept.
 async fn interrupt(
     world: &Rc<World>,
     disk: &Disk,

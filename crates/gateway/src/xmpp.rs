@@ -28,6 +28,7 @@ mod read;
 mod sasl;
 mod session;
 mod shared;
+mod stanzas;
 mod subscribe;
 #[cfg(test)]
 #[cfg(all(feature = "coap", feature = "http", feature = "mqtt"))]

@@ -5,7 +5,7 @@ use crate::time::parse_http_date;
 /// The validators of what a topic keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validators {
-    /// The bus's tag of the kept message.
+    /// The bus's tag of the retained message.
     pub etag: u64,
     /// When it arrived.
     pub modified_unix_ms: u64,

@@ -29,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// Whose key.
+/// The owner of an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The principal's name.

@@ -1,4 +1,4 @@
-//! Whose page asks: `Origin` and `Host` (RFC 6454, RFC 9110 §7.2), against foreign web pages.
+//! The origin of a request: `Origin` and `Host` (RFC 6454, RFC 9110 §7.2), against foreign web pages.
 //!
 //! Where anonymous clients on loopback may do everything, every web page that the owner of the machine opens may try:
 //! with a cross-site form, with a WebSocket (which no same-origin policy covers), or by pointing its own name at

@@ -59,7 +59,7 @@ pub enum Kind {
     TooManyRequests,
     /// The header section is too large.
     HeadersTooLarge,
-    /// Our fault.
+    /// A fault of the gateway.
     Internal,
     /// Memory is short or the gateway is shutting down.
     Unavailable,

@@ -22,7 +22,7 @@ pub struct Query<'a> {
     pub expiry_seconds: Option<u32>,
     /// `retain=true|false`: keep the message as the topic's latest.
     pub retain: Option<bool>,
-    /// `retained=true|false`: begin a stream with the kept messages.
+    /// `retained=true|false`: begin a stream with the retained messages.
     pub retained: Option<bool>,
     /// `wait=SECONDS`: long poll.
     pub wait_seconds: Option<u32>,

@@ -66,7 +66,7 @@ impl Opcode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum CloseCode {
-    /// Done.
+    /// The purpose of the connection is fulfilled.
     Normal = 1000,
     /// The gateway shuts down.
     GoingAway = 1001,
@@ -76,13 +76,13 @@ pub enum CloseCode {
     Unsupported = 1003,
     /// Text that is not UTF-8.
     InvalidPayload = 1007,
-    /// Not allowed.
+    /// A message that is not allowed.
     PolicyViolation = 1008,
     /// A message above the limit.
     TooBig = 1009,
-    /// Our fault.
+    /// A fault of the gateway.
     InternalError = 1011,
-    /// Come back later (IANA registry).
+    /// The client may come back later (IANA registry).
     TryAgainLater = 1013,
 }
 

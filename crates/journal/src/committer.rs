@@ -156,8 +156,8 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         }
     }
 
-    /// As [`Committer::close`], but waits no longer than `patience` for a disk that does not answer. Returns whether the
-    /// thread has ended.
+    /// As [`Committer::close`], but waits no longer than `patience` for a disk that does not answer. Returns whether
+    /// the thread has ended.
     pub fn close_within(&self, patience: Duration) -> bool {
         self.begin_to_close();
         let state = self.shared.lock();

@@ -149,7 +149,8 @@ fn checksum(frame: &[u8]) -> Option<[u8; 8]> {
 pub(crate) enum Found {
     /// A frame whose checksum is right, and whose header is possible.
     Frame(Header),
-    /// The mark of a frame, but not a frame that a journal has written. The number is what its header says, and may be wrong.
+    /// The mark of a frame, but not a frame that a journal has written. The number is what its header says, and may be
+    /// wrong.
     Broken(u64),
     /// No frame begins here.
     Nothing,

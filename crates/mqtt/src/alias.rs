@@ -1,4 +1,5 @@
-//! Topic aliases we give out (§3.3.2.3.4): a small table, two neighbouring places per hash, bounded by what the peer accepts.
+//! Topic aliases we give out (§3.3.2.3.4): a small table, two neighbouring places per hash, bounded by what the peer
+//! accepts.
 //!
 //! A topic gets a place that is free at once, and another's when it comes twice in a row as a candidate: many topics
 //! that are used once cost no allocation and push nothing out.

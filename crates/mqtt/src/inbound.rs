@@ -54,7 +54,7 @@ impl TopicName<'_> {
 /// A message with its topic resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incoming<'a> {
-    /// Where.
+    /// The topic it is published to.
     pub topic: TopicName<'a>,
     /// The promise made for it.
     pub qos: Qos,

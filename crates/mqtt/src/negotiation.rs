@@ -214,7 +214,7 @@ impl Asked {
 pub struct WillProperties<'a> {
     /// Seconds between the end of the connection and the message (§3.1.3.2.2).
     pub delay: u32,
-    /// Of the message.
+    /// The properties of the will message.
     pub message: PublishProperties<'a>,
 }
 

@@ -84,7 +84,7 @@ impl Qos {
     }
 }
 
-/// When a server sends kept messages for a subscription (§3.8.3.1).
+/// When a server sends retained messages for a subscription (§3.8.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RetainHandling {
     /// At every subscribe.
@@ -92,7 +92,7 @@ pub enum RetainHandling {
     Always = 0,
     /// Only when the subscription did not exist.
     IfNew = 1,
-    /// Never.
+    /// At no subscribe.
     Never = 2,
 }
 
@@ -105,7 +105,7 @@ pub struct SubscriptionOptions {
     pub no_local: bool,
     /// Messages keep the retain flag with which they were published.
     pub retain_as_published: bool,
-    /// Which kept messages are sent.
+    /// Which retained messages are sent.
     pub retain_handling: RetainHandling,
 }
 

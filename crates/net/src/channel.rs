@@ -30,7 +30,7 @@ pub struct Channel {
     pub protocol: &'static str,
     /// The cipher suite as IANA names it; empty where the stack does not tell, which is so with QUIC.
     pub cipher: Box<str>,
-    /// Whom the other end has proved to be, if it was asked.
+    /// The certificate that the peer has proved to own, if it was asked for one.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// The identity of the pre-shared key that the other end has proved to know.
     pub psk_identity: Option<Box<[u8]>>,
@@ -195,7 +195,8 @@ pub trait PskSource: Send + Sync {
 
 /// Admits attempts to prove a pre-shared key in a handshake of one peer. Called within a handshake: it must not block.
 pub trait PskGuard: Send + Sync {
-    /// Begins an attempt at the key of `identity`, before the key is looked up; `None` if too many attempts have failed.
+    /// Begins an attempt at the key of `identity`, before the key is looked up; `None` if too many attempts have
+    /// failed.
     fn begin(&self, identity: &[u8]) -> Option<Box<dyn PskAttempt>>;
 }
 

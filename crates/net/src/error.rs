@@ -10,7 +10,7 @@ pub enum TlsError {
     /// A file cannot be read or is not the PEM it should be.
     #[error("{}: {why}", file.display())]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// The reason.
         why: String,

@@ -69,15 +69,15 @@ pub enum PkiError {
     /// A file cannot be read or written.
     #[error("{}: {source}", file.display())]
     Io {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// The authority's key is no key, or signing failed.
     #[error("{}: {source}", file.display())]
     Key {
-        /// Which.
+        /// The file of the key.
         file: PathBuf,
         /// The error of rcgen.
         source: rcgen::Error,

@@ -70,7 +70,7 @@ impl TlsConfig {
         Self { psk: Some(psk), ..self }
     }
 
-    /// Whose client certificates are believed.
+    /// Returns the authorities whose client certificates are accepted.
     #[must_use]
     pub const fn clients(&self) -> Option<&ClientTrust> {
         self.trust.as_ref()

@@ -1,5 +1,5 @@
-//! The AEADs themselves: AES-CCM on the `aes` crate, which uses AES-NI and its like where the processor has them; GCM and
-//! ChaCha20/Poly1305 from `ring`, which has no CCM.
+//! The AEADs themselves: AES-CCM on the `aes` crate, which uses AES-NI and its like where the processor has them; GCM
+//! and ChaCha20/Poly1305 from `ring`, which has no CCM.
 
 use std::fmt;
 

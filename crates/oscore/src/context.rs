@@ -237,8 +237,8 @@ impl Context {
         }
     }
 
-    /// Notes a request that is authentic (RFC 8613 §7.4, appendix B.1.2); `echo` is the Echo in it. One that somebody kept
-    /// back is not fresh, however authentic it is (RFC 9175 §2.3): the value holds for one to two periods.
+    /// Notes a request that is authentic (RFC 8613 §7.4, appendix B.1.2); `echo` is the Echo in it. One that somebody
+    /// kept back is not fresh, however authentic it is (RFC 9175 §2.3): the value holds for one to two periods.
     pub(crate) fn note_request(&self, now: Timestamp, number: u64, echo: Option<&[u8]>) -> Verdict {
         let mut state = self.state();
         match &mut state.window {

@@ -17,8 +17,8 @@ use crate::seal::{self, Sealing};
 pub enum Opened {
     /// It was never seen before; `inner` holds it.
     Request(Exchange),
-    /// It may be a replay, for the context was restarted: it is to be answered by a 4.01 with this Echo and nothing else,
-    /// sealed, and not carried out (RFC 8613 appendix B.1.2).
+    /// It may be a replay, for the context was restarted: it is to be answered by a 4.01 with this Echo and nothing
+    /// else, sealed, and not carried out (RFC 8613 appendix B.1.2).
     Unproven(Exchange, [u8; ECHO_BYTES]),
 }
 
@@ -67,8 +67,8 @@ impl RequestRefused {
 }
 
 impl Ring {
-    /// Opens a request that has an OSCORE option, of which all Outer blocks are there (RFC 8613 §8.2). What was in it is
-    /// appended to `inner` as a message of RFC 7252 with type, message ID and token of `outer`.
+    /// Opens a request that has an OSCORE option, of which all Outer blocks are there (RFC 8613 §8.2). What was in it
+    /// is appended to `inner` as a message of RFC 7252 with type, message ID and token of `outer`.
     ///
     /// # Errors
     /// [`RequestRefused`], which names the answer.

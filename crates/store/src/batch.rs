@@ -7,9 +7,9 @@ use crate::kind::Kind;
 
 /// Records to put and to forget. All of it happens or nothing.
 ///
-/// A record is named by the identifier that [`Batch::put`] gives. It is good at once, also in the bytes of other records
-/// of the batch. Identifiers ascend, over restarts too, and none is used twice. A record that is forgotten before it was
-/// committed is never written.
+/// A record is named by the identifier that [`Batch::put`] gives. It is good at once, also in the bytes of other
+/// records of the batch. Identifiers ascend, over restarts too, and none is used twice. A record that is forgotten
+/// before it was committed is never written.
 #[derive(Debug)]
 pub struct Batch(pub(crate) fogmux_journal::Batch);
 

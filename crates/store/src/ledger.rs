@@ -1,4 +1,4 @@
-//! What the store knows of its journal: what is kept under which name, and who waits for which set of batches.
+//! The store's view of its journal: the value kept under each name, and the waiters of each set of batches.
 
 use std::{collections::VecDeque, sync::Arc};
 

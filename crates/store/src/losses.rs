@@ -1,4 +1,4 @@
-//! What damage has cost, in a file beside the journal: a line for each finding, with its date. A start repeats the
+//! Losses by damage, in a file beside the journal: a line for each finding, with its date. A start repeats the
 //! finding until the journal has cleaned the place; the file has it once.
 
 use std::{
@@ -16,7 +16,7 @@ pub(crate) const FILE: &str = "losses";
 /// A file that is longer gets no more lines.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// What a start has found, in words.
+/// Describes the findings of a start, a line each.
 pub(crate) fn describe(recovery: &Recovery) -> Vec<String> {
     let mut all: Vec<String> = recovery.missing.iter().map(missing).collect();
     let mut count = |number: u64, words: &str| {

@@ -59,7 +59,7 @@ pub(crate) struct Write {
     pub(crate) set: u64,
     pub(crate) id: Option<RecordId>,
     pub(crate) message: Option<Arc<Message>>,
-    /// What the name had before, as readers see it.
+    /// The value that readers saw under the name before.
     pub(crate) before: Option<Arc<Message>>,
 }
 
@@ -85,7 +85,7 @@ impl Fate {
     }
 }
 
-/// What readers are to see instead of what was not kept.
+/// The value that readers are to see in place of one that was not kept.
 pub(crate) type Undone = Option<Option<Arc<Message>>>;
 
 impl<K> Default for Names<K> {
@@ -170,8 +170,8 @@ impl<K: Hash + Eq + Borrow<str>> Names<K> {
         }
     }
 
-    /// Takes note of the outcome of a name's earliest set of writes. Returns what readers are to see if that set was the
-    /// last and something of it was not kept.
+    /// Takes note of the outcome of a name's earliest set of writes. Returns what readers are to see if that set was
+    /// the last and something of it was not kept.
     pub(crate) fn settle(&mut self, name: K, fate: Fate) -> Undone {
         let Entry::Occupied(mut there) = self.pending.entry(name) else { return None };
         let pending = there.get_mut();

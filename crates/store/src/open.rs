@@ -51,7 +51,7 @@ pub enum OpenError {
     Newer {
         /// The directory.
         path: PathBuf,
-        /// What is newer.
+        /// The newer part.
         what: String,
     },
     /// The system refuses: permissions, a wrong path.

@@ -95,7 +95,7 @@ impl<'a> Record<'a> {
     fn encode_fields(&self, out: &mut Vec<u8>) -> Option<()> {
         let flags =
             self.properties.map_or(0, |properties| FLAG_PROPERTIES | if properties.utf8 { FLAG_UTF8 } else { 0 });
-        out.extend_from_slice(&[VERSION, self.qos as u8, door_to_u8(self.door), flags]);
+        out.extend_from_slice(&[VERSION, self.qos as u8, self.door.map_or(0, Door::number), flags]);
         out.extend_from_slice(&self.ingest_unix_ms.to_le_bytes());
         field(out, TAG_PRINCIPAL, self.principal.as_bytes())?;
         if let Some(content_type) = self.content_type {
@@ -167,7 +167,7 @@ pub fn decode(topic: Topic, bytes: &[u8]) -> Result<Stored, RecordError> {
         return Err(RecordError::Version(version));
     }
     let qos = Qos::from_u8(cursor.u8()?).ok_or(RecordError::Impossible("QoS"))?;
-    let door = door_from_u8(cursor.u8()?)?;
+    let door = door_of(cursor.u8()?)?;
     let flags = cursor.u8()?;
     let ingest_unix_ms = cursor.u64()?;
     let fields = Fields::read(cursor)?;
@@ -269,26 +269,11 @@ impl<'a> Cursor<'a> {
     }
 }
 
-// Numbers of doors on disk: never reuse one.
-const fn door_to_u8(door: Option<Door>) -> u8 {
-    match door {
-        None => 0,
-        Some(Door::Mqtt) => 1,
-        Some(Door::Coap) => 2,
-        Some(Door::Http) => 3,
-        Some(Door::Xmpp) => 4,
+fn door_of(number: u8) -> Result<Option<Door>, RecordError> {
+    match number {
+        0 => Ok(None),
+        number => Door::of_number(number).ok_or(RecordError::Impossible("door")).map(Some),
     }
-}
-
-const fn door_from_u8(byte: u8) -> Result<Option<Door>, RecordError> {
-    Ok(match byte {
-        0 => None,
-        1 => Some(Door::Mqtt),
-        2 => Some(Door::Coap),
-        3 => Some(Door::Http),
-        4 => Some(Door::Xmpp),
-        _ => return Err(RecordError::Impossible("door")),
-    })
 }
 
 #[cfg(test)]
@@ -334,7 +319,7 @@ mod tests {
                 properties,
                 ingest_unix_ms: ingest,
                 principal: Arc::from(principal),
-                door: door_from_u8(door).unwrap(),
+                door: door_of(door).unwrap(),
             })
     }
 

@@ -73,7 +73,7 @@ struct Inner {
     engine: Engine,
 }
 
-/// What is below.
+/// The layer below: a committer, or a store that only reads.
 enum Engine {
     Running(Committer<AnyDisk>),
     /// The disk cannot be written.
@@ -83,8 +83,8 @@ enum Engine {
 }
 
 impl JournalStore {
-    /// Opens the store and starts its committer. The store is read-only if the disk is read-only or failing, and full if
-    /// it is full.
+    /// Opens the store and starts its committer. The store is read-only if the disk is read-only or failing, and full
+    /// if it is full.
     ///
     /// # Errors
     /// When another process has it, a newer release has written to it, or it may not be read. Never because of damage.
@@ -209,8 +209,8 @@ impl Inner {
         }
     }
 
-    /// The committer for a write. `None` if it is refused. Where acknowledgements do not wait, a disk that takes nothing
-    /// is no place for what is acknowledged.
+    /// The committer for a write. `None` if it is refused. Where acknowledgements do not wait, a disk that takes
+    /// nothing is no place for what is acknowledged.
     fn committer_for(&self, puts: bool) -> Option<&Committer<AnyDisk>> {
         if puts && !self.shared.waits && self.shared.counters.why_stopped().is_some() {
             self.try_disk();

@@ -14,7 +14,7 @@ use crate::{
     names::Fate,
 };
 
-/// What publishers and the committer's thread share.
+/// State that publishers share with the committer's thread.
 pub(crate) struct Shared {
     ledger: Mutex<Ledger>,
     pub(crate) counters: Counters,
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) waits: bool,
 }
 
-/// What follows from the outcomes.
+/// Work that follows from the outcomes.
 #[derive(Default)]
 struct Aftermath {
     undone: Vec<(Topic, Option<Arc<Message>>)>,

@@ -1,9 +1,9 @@
 //! Two hosts: an agent on one starts gateways for a generator on the other.
 //!
-//! They speak length-prefixed JSON over TLS 1.3 in which both show certificates of an authority that belongs to the agent
-//! alone. Requests are a fixed few ([`Request`]): a gateway for an experiment, what its process uses, an end. There is none
-//! that names a command or a path. One generator at a time has one gateway at a time, and it ends with the connection.
-//! Why it is so: ADR 0017.
+//! They speak length-prefixed JSON over TLS 1.3 in which both show certificates of an authority that belongs to the
+//! agent alone. Requests are a fixed few ([`Request`]): a gateway for an experiment, what its process uses, an end.
+//! There is none that names a command or a path. One generator at a time has one gateway at a time, and it ends with
+//! the connection. Why it is so: ADR 0017.
 
 mod channel;
 mod keys;
@@ -25,7 +25,7 @@ pub enum AgentError {
     /// A file or a socket.
     #[error("{what}: {error}")]
     Io {
-        /// Which.
+        /// The file or the socket.
         what: String,
         /// The error of the system.
         error: std::io::Error,
@@ -33,15 +33,15 @@ pub enum AgentError {
     /// Certificates cannot be created or used.
     #[error("{what}: {why}")]
     Keys {
-        /// Which.
+        /// The certificate.
         what: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// It does not want to.
+    /// The agent refuses a request.
     #[error("the agent refuses: {0}")]
     Refused(String),
-    /// It answered something else.
+    /// The agent answered something else.
     #[error("the agent speaks another language; is it the same version?")]
     Unexpected,
     /// The connection failed earlier.

@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(120);
 /// The most connections whose frames are recorded. Recording more would slow down the measured system.
 const RECORDED_MAX: u64 = 2_000;
 
-/// Whom the generator drives.
+/// The server that the generator drives.
 pub enum Target {
     /// A gateway of ours, started for each repetition.
     Gateway(Box<Home>),

@@ -7,6 +7,8 @@
 pub mod coap;
 pub mod http;
 pub mod mqtt;
+#[cfg(test)]
+mod testing;
 pub mod xmpp;
 
 use std::pin::Pin;
@@ -83,8 +85,8 @@ pub trait Client {
     /// The connection is over.
     fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Result<(), DriverError>>;
 
-    /// Sends what was submitted since [`Client::poll_turn`], within the same poll of the task. Ready and pending mean what
-    /// they mean there; a client that has just found its socket empty, and is woken by it, need not look again.
+    /// Sends what was submitted since [`Client::poll_turn`], within the same poll of the task. Ready and pending mean
+    /// what they mean there; a client that has just found its socket empty, and is woken by it, need not look again.
     ///
     /// # Errors
     /// The connection is over.
@@ -105,6 +107,14 @@ pub trait Sink {
     fn done(&mut self, tag: u64, answer: Answer<'_>);
     /// A message arrived for a subscriber.
     fn message(&mut self, payload: &[u8]);
+}
+
+/// A sink that ignores everything, while a client logs in or closes.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn done(&mut self, _: u64, _: Answer<'_>) {}
+    fn message(&mut self, _: &[u8]) {}
 }
 
 /// An answer.

@@ -168,13 +168,13 @@ pub enum Operation {
     /// Publishers send, subscribers receive: SUBSCRIBE, Observe, an event stream, a pubsub subscription.
     #[default]
     Deliver,
-    /// The kept message is asked for; every client asks alone.
+    /// The retained message is asked for; every client asks alone.
     Get,
-    /// The kept message is replaced, and nobody listens.
+    /// The retained message is replaced, and nobody listens.
     Put,
     /// A message is published that is not kept, and nobody listens.
     Post,
-    /// Connections are made, used for `messages` kept messages each, and closed again; `count` of them.
+    /// Connections are made, used for `messages` retained messages each, and closed again; `count` of them.
     Connect,
     /// Connections are made and held.
     Hold,
@@ -187,7 +187,7 @@ pub enum Visit {
     /// Its messages are published.
     #[default]
     Publish,
-    /// A kept message is asked for.
+    /// A retained message is asked for.
     Get,
 }
 

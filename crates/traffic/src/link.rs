@@ -5,9 +5,9 @@
 //! no IPv6, no address resolution, no segmentation offload, so that the [counters](Laid::wire) hold the experiment's
 //! frames and nothing more, each as it would be on a cable.
 //!
-//! Loss alone is done by nftables where it is, which costs next to nothing. For delay, rate and jitter a third namespace
-//! stands between the two: there the kernel's `netem` does it, where it is, or else a relay of ours. Frames are
-//! lost *after* the counter of the end that sent them.
+//! Loss alone is done by nftables where it is, which costs next to nothing. For delay, rate and jitter a third
+//! namespace stands between the two: there the kernel's `netem` does it, where it is, or else a relay of ours. Frames
+//! are lost *after* the counter of the end that sent them.
 //!
 //! All of this needs root. Nothing outside the namespaces is changed, and they are removed when the link is dropped, or
 //! by the next one if the process was killed.

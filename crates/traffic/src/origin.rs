@@ -146,10 +146,10 @@ impl Origin {
         Ok(Self { socket, server, out, dtls, values, config, began: Instant::now() })
     }
 
-    /// Where it listens.
+    /// The address that the origin listens on.
     ///
     /// # Errors
-    /// The socket's.
+    /// An error of the socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -157,7 +157,7 @@ impl Origin {
     /// Serves until the future is dropped.
     ///
     /// # Errors
-    /// The socket's.
+    /// An error of the socket.
     pub async fn serve(mut self) -> io::Result<()> {
         let mut buffer = vec![0; DATAGRAM_MAX];
         loop {

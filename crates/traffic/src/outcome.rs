@@ -94,10 +94,10 @@ pub struct Outcome {
     /// The resources used by the gateway, if its process is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<ProcessUse>,
-    /// The same for connecting.
+    /// The resources used by the gateway while clients connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_connect: Option<ProcessUse>,
-    /// Our own.
+    /// The resources used by the generator.
     pub generator: ProcessUse,
     /// Seconds of processor time that others on this machine used meanwhile.
     pub others_cpu_s: f64,

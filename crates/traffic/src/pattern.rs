@@ -31,8 +31,8 @@ use crate::outcome::{Outcome, Wire};
 /// Connections that are being made at the same time.
 const CONNECTING_MAX: usize = 64;
 
-/// Longer than a delayed acknowledgement of TCP (Linux: 40 ms, at most 200 ms), and than a process waits for a processor
-/// that others want, too: after what is sent and forgotten, nobody waits for the answer but this.
+/// Longer than a delayed acknowledgement of TCP (Linux: 40 ms, at most 200 ms), and than a process waits for a
+/// processor that others want, too: after what is sent and forgotten, nobody waits for the answer but this.
 const SETTLING: Duration = Duration::from_millis(250);
 /// How often it is looked again.
 const SETTLING_MAX: u32 = 5;

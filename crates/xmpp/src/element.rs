@@ -42,9 +42,9 @@ pub struct Element<'a> {
     pub namespace: Cow<'a, str>,
     /// Name without prefix.
     pub name: &'a str,
-    /// In document order.
+    /// Its attributes, in document order.
     pub attributes: Vec<Attribute<'a>>,
-    /// In document order.
+    /// Its children, in document order.
     pub children: Vec<Node<'a>>,
 }
 

@@ -14,7 +14,8 @@ const SIZES: [usize; 4] = [1, 16 << 10, 60_000, 1_000_000];
 /// XMPP escapes and wraps it, and its stanzas have a bound.
 const STANZA_MAX: usize = 60_000;
 
-/// Readers at each level of service (an event stream keeps its last events for resumption), each message read by all of them before the next one.
+/// Readers at each level of service (an event stream keeps its last events for resumption), each message read by all of
+/// them before the next one.
 pub(super) fn after_reading() -> Result<String> {
     let mut gateway = Gateway::start(&[])?;
     let mut clients = Vec::new();

@@ -106,27 +106,12 @@ fn waits(gateway: &Gateway, neighbour: &mut Connection, work: JoinHandle<Result<
     Ok((longest < all / PARTS, format!("{longest:?} of {all:?}")))
 }
 
-/// The same by requests of CoAP over TCP. Its input comes in smaller pieces, so the longest wait of a neighbour is
-/// compared with the whole work, both in time that the worker ran.
-pub(super) fn absent_subscribers_of_coap() -> Result<String> {
-    const REQUESTS: usize = 8000;
-    let mut gateway = Gateway::start(&["workers.count=1"])?;
-    absent_sessions(&gateway)?;
+/// Has work done in rounds until a neighbour's longest wait is a small part of one. `begin` starts a round.
+fn rounds(gateway: &mut Gateway, begin: impl Fn() -> Result<JoinHandle<Result<()>>>) -> Result<String> {
     let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
-    let address = gateway.address("coap_tcp")?;
     let mut seen = Vec::new();
     for _ in 0..ROUNDS {
-        let work = std::thread::spawn(move || {
-            // POST /ps/w, behind the settings of each connection (RFC 8323 §3.2, §5.3).
-            let flood = [&b"\x00\xe1"[..], &b"\x50\x02\xb2ps\x01w".repeat(REQUESTS)].concat();
-            let mut stream = tcp::connect(address)?;
-            stream.write_all(&flood)?;
-            // An answer has two bytes.
-            let bytes = std::io::copy(&mut stream.take(2 * REQUESTS as u64), &mut sink())?;
-            ensure!(bytes == 2 * REQUESTS as u64, "{bytes} bytes of answers");
-            Ok(())
-        });
-        let (is_small, told) = waits(&gateway, &mut neighbour, work)?;
+        let (is_small, told) = waits(gateway, &mut neighbour, begin()?)?;
         seen.push(told);
         if is_small {
             gateway.check_alive()?;
@@ -136,13 +121,33 @@ pub(super) fn absent_subscribers_of_coap() -> Result<String> {
     anyhow::bail!("a neighbour waited for {}", seen.join(", "))
 }
 
+/// The same by requests of CoAP over TCP. Its input comes in smaller pieces, so the longest wait of a neighbour is
+/// compared with the whole work, both in time that the worker ran.
+pub(super) fn absent_subscribers_of_coap() -> Result<String> {
+    const REQUESTS: usize = 8000;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    absent_sessions(&gateway)?;
+    let address = gateway.address("coap_tcp")?;
+    rounds(&mut gateway, || {
+        Ok(std::thread::spawn(move || {
+            // POST /ps/w, behind the settings of each connection (RFC 8323 §3.2, §5.3).
+            let flood = [&b"\x00\xe1"[..], &b"\x50\x02\xb2ps\x01w".repeat(REQUESTS)].concat();
+            let mut stream = tcp::connect(address)?;
+            stream.write_all(&flood)?;
+            // An answer has two bytes.
+            let bytes = std::io::copy(&mut stream.take(2 * REQUESTS as u64), &mut sink())?;
+            ensure!(bytes == 2 * REQUESTS as u64, "{bytes} bytes of answers");
+            Ok(())
+        }))
+    })
+}
+
 /// The same by XMPP: requests of as many items as one may have, which follow others with few subscribers.
 pub(super) fn absent_subscribers_of_xmpp() -> Result<String> {
     const REQUESTS: usize = 28;
     const ITEMS: usize = 64;
     let mut gateway = Gateway::start(&["workers.count=1"])?;
     absent_sessions(&gateway)?;
-    let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
     let options = form("publish-options", &[("pubsub#persist_items", "0")]);
     let request = |node: &str, items: usize| {
         let items = "<item><a xmlns='b'/></item>".repeat(items);
@@ -152,25 +157,17 @@ pub(super) fn absent_subscribers_of_xmpp() -> Result<String> {
         )
     };
     let flood = request("nobody", 1).repeat(2) + &request("w", ITEMS).repeat(REQUESTS);
-    let config = tls::config(gateway.ca())?;
-    let mut seen = Vec::new();
-    for _ in 0..ROUNDS {
-        let mut session = Session::over(tcp::connect(gateway.address("xmpp")?)?, &config, Via::Plain)?;
+    let (config, address) = (tls::config(gateway.ca())?, gateway.address("xmpp")?);
+    rounds(&mut gateway, || {
+        let mut session = Session::over(tcp::connect(address)?, &config, Via::Plain)?;
         let flood = flood.clone();
-        let work = std::thread::spawn(move || {
+        Ok(std::thread::spawn(move || {
             session.send(&flood)?;
             let answers = session.until_count("</iq>", REQUESTS + 2)?;
             ensure!(!answers.contains("type='error'"), "{answers}");
             Ok(())
-        });
-        let (is_small, told) = waits(&gateway, &mut neighbour, work)?;
-        seen.push(told);
-        if is_small {
-            gateway.check_alive()?;
-            return Ok(seen.join(", "));
-        }
-    }
-    anyhow::bail!("a neighbour waited for {}", seen.join(", "))
+        }))
+    })
 }
 
 /// A batch that takes many turns is acknowledged and delivered in its order, also if its client goes at once.

@@ -132,8 +132,8 @@ pub(super) fn command_events() -> Result<String> {
     Ok(String::new())
 }
 
-/// Many times as much as there is room for: the rest of each message is kept until it is fetched, and the next ones wait
-/// for that.
+/// Many times as much as there is room for: the rest of each message is kept until it is fetched, and the next ones
+/// wait for that.
 pub(super) fn command_large_events() -> Result<String> {
     const COUNT: usize = 97;
     const BYTES: usize = 100_000;

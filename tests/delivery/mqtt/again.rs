@@ -1,5 +1,5 @@
-//! QoS 2 messages behind a packet that ends the connection: their client sends them again, and each is published exactly
-//! once (MQTT 5 §4.3.3, [MQTT-4.4.0-1]). A message that is answered is published, whatever came before it.
+//! QoS 2 messages behind a packet that ends the connection: their client sends them again, and each is published
+//! exactly once (MQTT 5 §4.3.3, [MQTT-4.4.0-1]). A message that is answered is published, whatever came before it.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -115,7 +115,8 @@ fn watch(gateway: &Gateway) -> Result<Connection> {
     Ok(watcher)
 }
 
-/// A message to a topic that may not be written ends a connection of 3.1.1, and one of QoS 0 whose topic is a filter any.
+/// A message to a topic that may not be written ends a connection of 3.1.1, and one of QoS 0 whose topic is a filter
+/// any.
 fn behind_the_end() -> Result<String> {
     let forbidden = mqtt::publish(V4, b"closed/1", b"", 1, false, 99);
     for (version, ends) in [(V4, forbidden), (V5, mqtt::publish(V5, b"open/#", b"", 0, false, 0))] {

@@ -26,7 +26,8 @@ fn login(gateway: &Gateway) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Sends messages, and gives the identifiers of the PUBRECs until the connection ends, or as many as there are messages.
+/// Sends messages, and gives the identifiers of the PUBRECs until the connection ends, or as many as there are
+/// messages.
 fn received(connection: &mut Connection, messages: &[(&str, u16)], again: bool, retain: bool) -> Result<Vec<u16>> {
     let duplicate = u8::from(again) << 3;
     let mut batch = Vec::new();

@@ -1,5 +1,5 @@
-//! Signals in the moment in which the first door answers, before the gateway says that it is ready; and first starts that
-//! are killed.
+//! Signals in the moment in which the first door answers, before the gateway says that it is ready; and first starts
+//! that are killed.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
@@ -24,7 +24,8 @@ const FILES: [&str; 6] =
 /// The listeners that are not asked: their default ports may be taken.
 const OTHERS: [&str; 9] = ["mqtts", "coap", "coaps", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps"];
 
-/// Sends SIGHUP, which is to be survived, and SIGTERM, which is to be obeyed, so many milliseconds after the door opens.
+/// Sends SIGHUP, which is to be survived, and SIGTERM, which is to be obeyed, so many milliseconds after the door
+/// opens.
 fn signals(delays: &[u64]) -> Result<String> {
     let mut wrong = Vec::new();
     for delay in delays.iter().copied() {

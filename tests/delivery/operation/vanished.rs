@@ -115,8 +115,8 @@ fn keep_alive() -> Result<String> {
     Ok(String::new())
 }
 
-/// A window that stays closed is to the system like a host that has gone (RFC 9293 §3.8.6.1), and can be had without the
-/// rights that dropping packets takes.
+/// A window that stays closed is to the system like a host that has gone (RFC 9293 §3.8.6.1), and can be had without
+/// the rights that dropping packets takes.
 fn readers() -> Result<String> {
     let mut gateway = Gateway::start(&[
         "http.unacknowledged_max=\"2s\"",

@@ -144,8 +144,8 @@ pub(super) fn converges() -> Result<String> {
     Ok(String::new())
 }
 
-/// A client that answers every request for an acknowledgement, but leaves IQ results out of its count, as `@xmpp/client`
-/// 0.14 does: more of them than may be sent ahead of acknowledgements, then events.
+/// A client that answers every request for an acknowledgement, but leaves IQ results out of its count, as
+/// `@xmpp/client` 0.14 does: more of them than may be sent ahead of acknowledgements, then events.
 pub(super) fn miscounted() -> Result<String> {
     const REQUEST: &str = "<r xmlns='urn:xmpp:sm:3'/>";
     let mut setup = Setup::start(&[])?;

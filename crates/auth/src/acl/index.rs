@@ -10,7 +10,8 @@ use super::RuleRef;
 /// The place of no rule, behind all others.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Nodes that [`Index::overlaps`] looks at, at most: some ten microseconds. One SUBSCRIBE may ask about thousands of filters.
+/// Nodes that [`Index::overlaps`] looks at, at most: some ten microseconds. One SUBSCRIBE may ask about thousands of
+/// filters.
 const LOOKED_AT_MAX: usize = 256;
 
 /// Rules in the order of the file, with a tree of their filters.
@@ -114,8 +115,8 @@ impl Index {
         self.rules.get(usize::try_from(first).ok()?)
     }
 
-    /// Whether some topic may match a rule as well as `wanted`. A `+` of `wanted` branches into all levels that rules have
-    /// in its place: where these are hundreds, the answer is yes without having looked at all.
+    /// Whether some topic may match a rule as well as `wanted`. A `+` of `wanted` branches into all levels that rules
+    /// have in its place: where these are hundreds, the answer is yes without having looked at all.
     pub(super) fn overlaps(&self, wanted: &str) -> bool {
         let mut pending: Vec<(&Node, Option<&str>)> =
             self.nodes.first().map(|root| (root, Some(wanted))).into_iter().collect();

@@ -145,7 +145,8 @@ impl AwaitingClientFinal {
         self.first.user()
     }
 
-    /// Checks the proof and answers with the `server-final-message`. An unknown user fails here as a wrong password does.
+    /// Checks the proof and answers with the `server-final-message`. An unknown user fails here as a wrong password
+    /// does.
     ///
     /// # Errors
     /// The message is malformed, of another exchange, or the proof is wrong.

@@ -45,7 +45,8 @@ impl StoredDelivery {
     }
 }
 
-/// The records of a session. Its owner tells it of each event, before the change is acknowledged, and appends the batch.
+/// The records of a session. Its owner tells it of each event, before the change is acknowledged, and appends the
+/// batch.
 #[derive(Debug)]
 pub struct SessionLog {
     /// The first record, which names the session.
@@ -139,8 +140,8 @@ impl SessionLog {
         }
     }
 
-    /// Queues a message of QoS 1 or 2. One of QoS 2 may be sent when the publisher's batch is on the disk. `None` if that
-    /// was appended.
+    /// Queues a message of QoS 1 or 2. One of QoS 2 may be sent when the publisher's batch is on the disk. `None` if
+    /// that was appended.
     pub fn deliver(
         &mut self,
         parcel: &Arc<Parcel>,
@@ -178,7 +179,8 @@ impl SessionLog {
         }
     }
 
-    /// PUBREL has come for an identifier, or its message was refused. PUBCOMP may be sent when the batch is on the disk.
+    /// PUBREL has come for an identifier, or its message was refused. PUBCOMP may be sent when the batch is on the
+    /// disk.
     pub fn forget_received(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
         if let Some(id) = self.received.remove(&packet_id) {
             batch.forget(id);

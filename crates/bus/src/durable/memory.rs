@@ -1,5 +1,5 @@
-//! A store of sessions in memory, for tests and the simulation: batches wait until they are committed, and a crash takes
-//! those that were not.
+//! A store of sessions in memory, for tests and the simulation: batches wait until they are committed, and a crash
+//! takes those that were not.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

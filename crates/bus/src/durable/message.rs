@@ -78,7 +78,7 @@ impl StoredMessage {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let flags = self.properties.as_ref().map_or(0, |rare| FLAG_PROPERTIES | if rare.utf8 { FLAG_UTF8 } else { 0 });
-        out.extend_from_slice(&[self.qos as u8, meaning_to_u8(self.meaning), door_to_u8(self.door), flags]);
+        out.extend_from_slice(&[self.qos as u8, meaning_to_u8(self.meaning), self.door.map_or(0, Door::number), flags]);
         out.extend_from_slice(&self.ingest_unix_ms.to_le_bytes());
         field(out, TAG_TOPIC, self.topic.as_bytes());
         field(out, TAG_PRINCIPAL, self.principal.as_bytes());
@@ -98,7 +98,7 @@ impl StoredMessage {
     pub(super) fn decode(mut cursor: Cursor) -> Result<Self, RecordError> {
         let qos = Qos::from_u8(cursor.u8()?).ok_or(RecordError::Impossible("QoS"))?;
         let meaning = meaning_from_u8(cursor.u8()?)?;
-        let door = door_from_u8(cursor.u8()?)?;
+        let door = door_of(cursor.u8()?)?;
         let flags = cursor.u8()?;
         let ingest_unix_ms = cursor.u64()?;
         let fields = Fields::read(cursor)?;
@@ -204,7 +204,7 @@ fn once<T>(place: &mut Option<T>, value: T, name: &'static str) -> Result<(), Re
     }
 }
 
-// Numbers of meanings and doors on the disk: never reuse one.
+// Numbers of meanings on the disk: never reuse one.
 const fn meaning_to_u8(meaning: Meaning) -> u8 {
     match meaning {
         Meaning::Event => 0,
@@ -230,23 +230,9 @@ const fn meaning_from_u8(byte: u8) -> Result<Meaning, RecordError> {
     })
 }
 
-const fn door_to_u8(door: Option<Door>) -> u8 {
-    match door {
-        None => 0,
-        Some(Door::Mqtt) => 1,
-        Some(Door::Coap) => 2,
-        Some(Door::Http) => 3,
-        Some(Door::Xmpp) => 4,
+fn door_of(number: u8) -> Result<Option<Door>, RecordError> {
+    match number {
+        0 => Ok(None),
+        number => Door::of_number(number).ok_or(RecordError::Impossible("door")).map(Some),
     }
-}
-
-const fn door_from_u8(byte: u8) -> Result<Option<Door>, RecordError> {
-    Ok(match byte {
-        0 => None,
-        1 => Some(Door::Mqtt),
-        2 => Some(Door::Coap),
-        3 => Some(Door::Http),
-        4 => Some(Door::Xmpp),
-        _ => return Err(RecordError::Impossible("door")),
-    })
 }

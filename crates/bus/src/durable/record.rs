@@ -60,7 +60,7 @@ pub struct SessionRecord {
     pub first: Option<RecordId>,
     /// Its key.
     pub key: SessionKey,
-    /// Whose it is.
+    /// The principal that owns the session.
     pub principal: Arc<str>,
     /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
     pub expiry_s: Option<u32>,

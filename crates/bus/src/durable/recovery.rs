@@ -35,7 +35,7 @@ pub struct RestoredDelivery {
 pub struct RestoredSession {
     /// Its records, for further changes.
     pub log: SessionLog,
-    /// Whose it is.
+    /// The principal that owns the session.
     pub principal: Arc<str>,
     /// Its key.
     pub key: SessionKey,
@@ -55,7 +55,7 @@ pub struct RestoredSession {
     pub will: Option<(u32, StoredMessage)>,
 }
 
-/// What was wrong with the records.
+/// Faults of the records, counted by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Records that could not be read from the store.
@@ -87,7 +87,7 @@ impl Losses {
 pub struct Recovered {
     /// The sessions, in the order in which they began.
     pub sessions: Vec<RestoredSession>,
-    /// What was wrong.
+    /// The faults of the records.
     pub losses: Losses,
 }
 

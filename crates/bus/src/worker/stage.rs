@@ -14,8 +14,8 @@ use crate::{
 
 impl Worker {
     /// The work that a publication to a topic makes, in deliveries, for doors that cannot set a part of a batch aside:
-    /// they publish before a batch makes more than [`DELIVERIES_PER_TURN`]. Finding the subscribers counts as work of the
-    /// next batch.
+    /// they publish before a batch makes more than [`DELIVERIES_PER_TURN`]. Finding the subscribers counts as work of
+    /// the next batch.
     pub fn reach(&mut self, topic: TopicRef<'_>) -> u64 {
         let mut tally = Tally::default();
         let before = self.routed;

@@ -1,4 +1,5 @@
-//! Clients that publish to each other through a gateway that crashes: what was acknowledged is delivered, at QoS 2 once.
+//! Clients that publish to each other through a gateway that crashes: what was acknowledged is delivered, at QoS 2
+//! once.
 //!
 //! The gateway here is the least that keeps the order of ADR 0042: it sends, and acknowledges, what the store has. With
 //! each of its waits taken away in turn, a run must fail, so that none is there for nothing.

@@ -44,7 +44,7 @@ fn two_sessions() -> MemoryStore {
     store
 }
 
-/// What a session has: subscriptions, deliveries, released, received, wills.
+/// A session's name, and how many subscriptions, deliveries, released, received messages and wills it has.
 type Counts = (String, [usize; 5]);
 
 fn recovered(store: &MemoryStore) -> (Vec<Counts>, Losses) {
@@ -96,7 +96,7 @@ fn each_record_costs_what_it_says() {
         };
         assert_eq!((sessions, losses), (expected, lost), "record {place} of kind {kind}");
         seen.push(kind);
-        // What belongs to nothing was forgotten: the next start finds nothing wrong.
+        // Records that belong to nothing were forgotten: the next start finds nothing wrong.
         store.commit(usize::MAX);
         assert!(recovered(&store).1.is_none(), "kind {kind}");
     }

@@ -322,7 +322,7 @@ proptest! {
             world = World::start(store, world.last);
             prop_assert_eq!(&world.model, &expected);
         }
-        // What ends leaves nothing.
+        // Sessions that end leave nothing.
         for who in 0..3 {
             world.run(Op::End(who));
         }

@@ -87,7 +87,7 @@ impl Connection {
     /// The next message; `None` when the server has ended the session. Nothing is lost when the future is dropped.
     ///
     /// # Errors
-    /// The socket's.
+    /// An error of the socket.
     pub async fn receive(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if !self.waiting.is_empty() {

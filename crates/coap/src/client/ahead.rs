@@ -40,8 +40,8 @@ pub(super) const AHEAD_MAX: usize = 64;
 pub(super) struct Ahead(VecDeque<(Path, State, Timestamp)>);
 
 impl Ahead {
-    /// Remembers the state of a resource that was fetched, if its newest notification is of another, `notified`, or if an
-    /// earlier one is remembered. The oldest is forgotten when there are too many.
+    /// Remembers the state of a resource that was fetched, if its newest notification is of another, `notified`, or if
+    /// an earlier one is remembered. The oldest is forgotten when there are too many.
     pub(super) fn note(&mut self, path: &[String], state: State, notified: Option<State>, now: Timestamp) {
         let known = self.0.iter().position(|(known, ..)| known == path);
         match known {

@@ -54,7 +54,7 @@ pub struct MessageBytes {
 /// meanwhile. Each is notified again when it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// How many.
+    /// The number of states.
     pub states: u64,
     /// The levels of the path of the last one.
     pub last: Vec<String>,
@@ -187,7 +187,8 @@ impl<P: Protection> Machine<P> {
         let (size, chunk) = (self.config.block_size, self.config.chunk);
         let Some(exchange) = self.exchanges.get_mut(number) else { return Err(RequestError::TooMany) };
         let in_blocks = payload.len() > size.chunk(chunk);
-        // RFC 7252 §4.3 leaves the type to the sender. A lost block would cost the whole body, so blocks are Confirmable.
+        // RFC 7252 §4.3 leaves the type to the sender. A lost block would cost the whole body, so blocks are
+        // Confirmable.
         let kind = if in_blocks { Type::Confirmable } else { template.kind() };
         (exchange.tag, exchange.confirmable) = (tag, kind == Type::Confirmable);
         if template.observes() {

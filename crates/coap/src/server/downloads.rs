@@ -14,6 +14,7 @@ use foldhash::fast::FixedState;
 
 use crate::Timestamp;
 use crate::etag::ETag;
+use crate::server::owners::drop_transfers;
 use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
 
@@ -169,14 +170,7 @@ impl Downloads {
     /// Drops those of a peer that is gone.
     pub(crate) fn forget(&mut self, peer: Key) {
         self.progress.remove(&peer);
-        let room = &mut self.room;
-        self.map.retain(|id, number| {
-            let stays = id.0 != peer;
-            if !stays {
-                room.leave(*number);
-            }
-            stays
-        });
+        drop_transfers(&mut self.map, &mut self.room, peer);
     }
 
     /// Drops what rests too long.

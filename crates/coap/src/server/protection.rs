@@ -39,7 +39,7 @@ pub enum Opened {
 
 /// One protected request, for as long as anything may answer it.
 pub trait Exchange: fmt::Debug {
-    /// Whose security context this is.
+    /// The user that the security context belongs to.
     fn user(&self) -> &Arc<str>;
 
     /// The same number for all exchanges of a security context, never 0, and never that of another context: what one

@@ -10,6 +10,7 @@ use foldhash::fast::FixedState;
 use crate::Timestamp;
 use crate::block::Block;
 use crate::code::Code;
+use crate::server::owners::drop_transfers;
 use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
 
@@ -152,14 +153,7 @@ impl Uploads {
 
     /// Drops those of a peer that is gone.
     pub(crate) fn forget(&mut self, peer: Key) {
-        let room = &mut self.room;
-        self.map.retain(|id, number| {
-            let stays = id.0 != peer;
-            if !stays {
-                room.leave(*number);
-            }
-            stays
-        });
+        drop_transfers(&mut self.map, &mut self.room, peer);
     }
 
     /// Drops uploads while there are too many: one of the owner that has most, which may be the one that goes on.

@@ -77,7 +77,7 @@ pub enum Heard<'a> {
 /// The action that has become due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing.
+    /// No action.
     Nothing,
     /// A Ping was appended to the output.
     Pinged,

@@ -1,4 +1,5 @@
-//! Any order of notifications, requests and answers: what is told of a resource never goes back, and ends on the newest.
+//! Any order of notifications, requests and answers: what is told of a resource never goes back, and ends on the
+//! newest.
 
 use std::collections::VecDeque;
 

@@ -74,7 +74,7 @@ enum State {
     Over,
 }
 
-/// What is known from the server's messages so far.
+/// The parameters known from the server's messages so far.
 struct Agreed {
     suite: Suite,
     extended_master_secret: bool,
@@ -83,7 +83,7 @@ struct Agreed {
     asked: Option<Vec<rustls::SignatureScheme>>,
 }
 
-/// What the server's Finished is awaited with.
+/// The state with which the server's Finished is awaited.
 struct Sent {
     agreed: Agreed,
     master: MasterSecret,
@@ -348,7 +348,7 @@ fn done(sent: Sent) -> Next {
     Next::Done(Box::new(session), Box::new(channel))
 }
 
-/// What a message asks for.
+/// The next step after a message.
 enum Next {
     Waiting,
     Send,

@@ -1,4 +1,4 @@
-//! What differs between the versions, under one roof: the session of an association, and its handshake.
+//! The differences between the versions, under one roof: the session of an association, and its handshake.
 
 use std::time::Duration;
 

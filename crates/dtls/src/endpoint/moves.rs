@@ -17,9 +17,9 @@ const AMPLIFICATION: usize = 3;
 /// CoAP message without token and payload in a record of DTLS 1.2, with the longest identifier and tag.
 const PROBE_BYTES: usize = 13 + OTHERS_MAX + 8 + 4 + 1 + 16;
 
-/// Who is where, but for those at the address where they were met.
+/// Sessions by identifier and by address, except those at the address where they were established.
 pub(crate) struct Names<P> {
-    /// What our identifiers begin with, if any are handed out.
+    /// The first byte of our identifiers, if any are handed out.
     number: Option<u8>,
     identifiers: HashMap<Cid, usize, foldhash::fast::RandomState>,
     /// Those above go on speaking to where it was made.

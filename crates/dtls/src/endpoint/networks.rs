@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv6Addr},
 };
 
-/// What is taken from one network.
+/// Places of an endpoint that one network has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) handshakes: usize,

@@ -71,7 +71,7 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    /// What is protected and no data.
+    /// Handles protected content other than data.
     fn handle_inner(
         &mut self,
         slot: usize,

@@ -11,8 +11,8 @@ use crate::{Alert, Association, End};
 
 /// Sessions that are compared when one has to end: of these, the one that has rested longest.
 const SAMPLE: usize = 16;
-/// Places looked at for a session of an address with more than its share. One that has a thirtieth of the table is missed
-/// once in six thousand times.
+/// Places looked at for a session of an address with more than its share. One that has a thirtieth of the table is
+/// missed once in six thousand times.
 const PLACES: usize = 256;
 
 /// Places in which sessions are reviewed in one turn.

@@ -48,7 +48,7 @@ impl<P: Peer> Endpoint<P> {
         self.set_alarm(slot);
     }
 
-    /// What comes from a new address is what may be answered there.
+    /// Counts bytes from a new address: as many may be sent there.
     pub(super) fn note_arrival(&mut self, slot: usize, peer: P, bytes: usize) {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let here = entry.peer == peer;
@@ -127,7 +127,8 @@ impl<P: Peer> Endpoint<P> {
         self.scratch.clear();
         match heard.content {
             Content::Alert => match Alert::of_record(&inner) {
-                // RFC 8446 §6: but for this one all end it, whatever they say of their level; user_canceled precedes it.
+                // RFC 8446 §6: but for this one all end it, whatever they say of their level; user_canceled precedes
+                // it.
                 Ok((_, Alert::CloseNotify)) => self.end(slot, End::Closed, inbox, send),
                 Ok((_, Alert::Other(USER_CANCELED))) => {}
                 Ok((_, alert)) => self.end(slot, End::Fault(alert), inbox, send),

@@ -20,7 +20,7 @@ pub(super) fn put(write: &mut Writing, cid: &[u8], numbers: &[Number], out: &mut
     }
 }
 
-/// What an acknowledgement holds.
+/// Returns the body of an acknowledgement.
 pub(super) fn body(numbers: &[Number]) -> Vec<u8> {
     let mut list = Vec::with_capacity(NUMBER * numbers.len());
     for number in numbers {

@@ -32,7 +32,7 @@ struct Piece {
     arrived: bool,
 }
 
-/// What records are numbered and sealed by.
+/// The record numbers and keys of a flight.
 pub(super) struct Writers<'a> {
     /// The next number in the clear.
     pub(super) plain: &'a mut u64,

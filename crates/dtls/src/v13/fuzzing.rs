@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets that need what nobody outside of the crate has: peers that know the key and misbehave.
-//! Each takes the fuzzer's bytes, does the same for the same bytes, and panics when something does not hold.
+//! The bodies of the fuzz targets that need what nobody outside of the crate has: peers that know the key and
+//! misbehave. Each takes the fuzzer's bytes, does the same for the same bytes, and panics when something does not hold.
 //!
 //! Unit tests play the committed corpus, so that the targets are compiled and run with every other test.
 

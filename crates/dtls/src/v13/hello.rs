@@ -1,5 +1,6 @@
-//! What DTLS 1.3 adds to a ClientHello, and the HelloRetryRequest that answers the first (RFC 8446 §4.1.4, RFC 9147
-//! §5.1). Nothing is kept: what has to be known when the client comes back is in the cookie, which only we can make.
+//! The additions of DTLS 1.3 to a ClientHello, and the HelloRetryRequest that answers the first (RFC 8446 §4.1.4, RFC
+//! 9147 §5.1). Nothing is kept: what has to be known when the client comes back is in the cookie, which only we can
+//! make.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -21,7 +22,7 @@ pub(super) const RETRY: [u8; 32] = [
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// What was said to a ClientHello when it came for the first time.
+/// The answer to a ClientHello when it came for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
     pub(super) suite: Suite13,
@@ -31,7 +32,7 @@ pub(crate) struct Retry {
     pub(super) first: Hash,
 }
 
-/// What a ClientHello of DTLS 1.3 is worth.
+/// The verdict on a ClientHello of DTLS 1.3.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// It is not one, or we speak nothing of it: DTLS 1.2 may.
@@ -78,7 +79,7 @@ impl Retry {
         reader.is_empty().then_some((Self { suite, group, first }, code))
     }
 
-    /// What HelloRetryRequest holds (RFC 8446 §4.1.4), the same whenever it is asked for.
+    /// Returns the body of HelloRetryRequest (RFC 8446 §4.1.4), the same whenever it is asked for.
     pub(super) fn body(&self, cookie: &[u8]) -> Vec<u8> {
         let mut extensions = Vec::with_capacity(80);
         wire::put_extension(&mut extensions, extension::SUPPORTED_VERSIONS, &DTLS_1_3.to_be_bytes());

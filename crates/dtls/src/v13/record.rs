@@ -143,7 +143,7 @@ struct Protection {
 struct Expanded {
     cipher: Schedule,
     iv: [u8; 12],
-    /// What encrypts numbers.
+    /// The key that encrypts record numbers.
     numbers: Aes128Enc,
 }
 
@@ -278,7 +278,7 @@ impl Writing {
     }
 }
 
-/// What a record held.
+/// The header of an opened record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Opened {
     pub(super) content: Content,

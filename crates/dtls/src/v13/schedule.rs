@@ -9,7 +9,7 @@ use crate::{
     wire::{self, message},
 };
 
-/// What keys are made of.
+/// A secret of the key schedule.
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 /// SHA-256 of something.
 pub(crate) type Hash = [u8; 32];
@@ -107,7 +107,7 @@ fn next(from: &Secret, material: Option<&[u8]>) -> Secret {
     extract(derive(from, b"derived", &hash(&[])).as_ref(), material.unwrap_or(&[0; 32]))
 }
 
-/// What Finished says (RFC 8446 §4.4.4) of whoever has that secret.
+/// Returns the content of Finished (RFC 8446 §4.4.4) by the side that has that secret.
 pub(super) fn finished(secret: &Secret, transcript: &Hash) -> Hash {
     let key: Zeroizing<[u8; 32]> = expanded(secret, b"finished");
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()), transcript);

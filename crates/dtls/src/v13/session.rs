@@ -45,9 +45,9 @@ pub(crate) struct Session {
     /// has used the new one.
     before: Option<Box<Reading>>,
     write: Writing,
-    /// What we want in records to us.
+    /// The identifier that we want in records to us.
     ours: Option<Cid>,
-    /// What the peer wants in records to it; empty when nothing.
+    /// The identifier that the peer wants in records to it; empty when none.
     theirs: Box<[u8]>,
     /// Of the message that is awaited, and of our next.
     next_in: u16,
@@ -85,7 +85,7 @@ pub(super) struct Terms {
     pub(super) next_out: u16,
 }
 
-/// What a record was.
+/// A record that was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) content: Content,
@@ -124,7 +124,8 @@ impl Session {
             // RFC 9147 §6.1: the keys of a handshake protect no data.
             if content != Content::ApplicationData || number.epoch >= EPOCH_DATA {
                 self.note_unheeded();
-                // Who has not heard yet that its KeyUpdate came goes on with the old keys, and may move meanwhile.
+                // A peer that has not heard yet that its KeyUpdate came goes on with the old keys, and may move
+                // meanwhile.
                 return Some(Heard { content, number, newest: newest && self.read.is_unused() });
             }
             out.truncate(start);
@@ -192,7 +193,7 @@ impl Session {
                 Ordering::Greater => return Ok(()),
                 Ordering::Equal => {}
             }
-            // What may come now is short, and nobody has reason to cut it.
+            // Messages that may come now are short, and nobody has reason to cut them.
             if !fragment.is_whole() || heard.number.epoch != self.read.epoch() {
                 return Err(Alert::UnexpectedMessage);
             }

@@ -232,7 +232,7 @@ fn s9_a_session_follows_its_identifier_to_another_address() {
     assert_eq!(identified(&datagram), Some(WORKER));
     assert_eq!(net.exchange(), Some(address(5000)));
     net.from = address(5001);
-    // What is older than what has come stays an old address's.
+    // A record older than those that have come stays an old address's.
     net.arrive(&datagram);
     let out = net.server.peers.keys().copied().collect::<Vec<_>>();
     assert_eq!(out, [address(5000)]);

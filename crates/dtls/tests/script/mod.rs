@@ -63,7 +63,7 @@ struct World {
     old: VecDeque<(SocketAddr, Vec<u8>)>,
     now: Duration,
     inbox: Inbox<SocketAddr>,
-    /// Whose each association is, and what it has brought.
+    /// The owner of each association, and the messages it has brought.
     owners: HashMap<Association, (Vec<u8>, HashSet<Vec<u8>>)>,
     last: Option<(SocketAddr, Association)>,
     /// The peer that sent data last.

@@ -122,8 +122,8 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider { secure_random: &Repeatable, kx_groups, ..ring::default_provider() })
 }
 
-/// The only certificate that is believed: self-signed, Ed25519 (whose signatures are the same each time), of a key whose
-/// 32 bytes are all 7.
+/// The only certificate that is believed: self-signed, Ed25519 (whose signatures are the same each time), of a key
+/// whose 32 bytes are all 7.
 pub(crate) fn certificate() -> CertificateDer<'static> {
     CertificateDer::from(&include_bytes!("certificate.der")[..])
 }

@@ -1,8 +1,8 @@
 //! Every door end to end under each of its profiles: a gateway of its own, driven over loopback by the clients of the
 //! traffic generator, in a time that fits a Raspberry Pi.
 //!
-//! `DOOR/PROFILE/publish` is one publication of 64 bytes until it is acknowledged, `get` one question for a kept value of
-//! 64 bytes until it is there, `deliver` a batch of publications until a subscriber has all of them.
+//! `DOOR/PROFILE/publish` is one publication of 64 bytes until it is acknowledged, `get` one question for a retained
+//! value of 64 bytes until it is there, `deliver` a batch of publications until a subscriber has all of them.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
@@ -29,7 +29,8 @@ const BENCHES: [(&str, Operation, Round, u32); 3] = [
 
 const CLIENTS: u32 = 3;
 
-/// One door under one profile. Its gateway starts with the first bench that asks for it: what a filter leaves out costs nothing.
+/// One door under one profile. Its gateway starts with the first bench that asks for it: what a filter leaves out costs
+/// nothing.
 struct Place<'h> {
     home: &'h RefCell<Home>,
     experiment: Experiment,

@@ -60,7 +60,7 @@ fn every_door_follows_a_filter_and_ends_after_the_count() {
     let directory = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(directory.path(), &[]);
     for (index, (scheme, flags)) in SCHEMES.iter().enumerate() {
-        // The kept message of the other topic says that the subscription stands.
+        // The retained message of the other topic says that the subscription stands.
         let kept = gateway.url("http", &format!("follow/{index}/kept"));
         assert_eq!(run(&["pub", "-r", &kept, "here"]).code, 0);
         let filter = gateway.url(scheme, &format!("follow/{index}/+"));

@@ -203,8 +203,8 @@ impl Dtls {
         }
     }
 
-    /// Handles handshakes for a limited time: those that wait, then those that were read. The rest have their turn after
-    /// sessions and other tasks. Returns whether there were any.
+    /// Handles handshakes for a limited time: those that wait, then those that were read. The rest have their turn
+    /// after sessions and other tasks. Returns whether there were any.
     fn shake_hands(&mut self) -> bool {
         let Self { handshakes, unopened, endpoint, inbox, sealed, socket, .. } = self;
         let count = handshakes.len() + unopened.len();

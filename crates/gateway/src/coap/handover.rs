@@ -18,14 +18,14 @@ const WAITING_MAX: usize = 256;
 /// A datagram that came to the wrong worker.
 type Astray = (Path, Box<[u8]>);
 
-/// Whose a datagram is.
+/// The worker that a datagram belongs to, and whether that one has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     /// This worker's, as far as can be seen from outside.
     Ours,
-    /// Another's, who has it now.
+    /// Another worker's, which has it now.
     Given,
-    /// Nobody's, or of one who has enough to do; it is gone.
+    /// No worker's, or that of a worker whose queue is full; it is dropped.
     Nobodys,
 }
 

@@ -1,5 +1,5 @@
-//! The queue of DTLS handshakes: records of sessions are handled first, and handshakes share the remaining time. And the
-//! log of those that are refused.
+//! The queue of DTLS handshakes: records of sessions are handled first, and handshakes share the remaining time. And
+//! the log of those that are refused.
 
 use std::{borrow::Cow, collections::VecDeque, net::SocketAddr};
 

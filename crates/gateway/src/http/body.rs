@@ -17,7 +17,7 @@ use http::{
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
-use super::{HttpConfig, context::HttpContext};
+use super::{config::HttpConfig, context::HttpContext};
 use crate::{
     deadline::in_time,
     unfinished::{Place, finished},

@@ -13,6 +13,7 @@ use tokio::{
 
 use super::{
     body::{UNWANTED_BYTES_MAX, UNWANTED_TIME_MAX},
+    config::SEND_BUFFER_BYTES,
     conn::{Conn, Upgrade},
     context::HttpContext,
     exec::LocalExec,
@@ -28,8 +29,6 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const LINGER: Duration = Duration::from_secs(5);
 /// How long streams may still take to end when everything else of a shutdown is done.
 const GOODBYE: Duration = Duration::from_secs(3);
-/// Bytes of a response that wait in hyper, per HTTP/2 stream.
-pub(super) const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The flow-control windows of one HTTP/2 stream and of the connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;

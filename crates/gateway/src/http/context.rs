@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, fmt, ops::Deref, pin::Pin, rc::Rc, sync::Arc};
 
-use super::HttpDoor;
+use super::shared::HttpDoor;
 use crate::{Peer, WorkerContext, encodings::Encodings, transport::Transport};
 
 /// Serves a stream that a WebSocket carries until it ends.

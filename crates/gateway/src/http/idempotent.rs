@@ -13,20 +13,12 @@ use fogmux_http::{
     Kind, Problem,
     idempotency::{self, Scope, Ticket, Verdict},
 };
-use http::{HeaderName, HeaderValue, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
+use http::{HeaderName, HeaderValue, Response, header::CONTENT_TYPE, request::Parts};
 
-use super::{conn::Conn, identity::Identity, payload::Payload, respond};
+use super::{conn::Conn, identity::Identity, payload::Payload, respond, shared::Kept};
 use crate::shares::Table;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// An answer that is given again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
-    status: StatusCode,
-    content_type: Option<HeaderValue>,
-    body: Bytes,
-}
 
 /// The way to handle a request with a key.
 pub(super) enum Claimed {

@@ -21,7 +21,7 @@ use http::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{conn::Conn, context::HttpContext, session as sessions};
+use super::{conn::Conn, context::HttpContext};
 use crate::{
     Peer,
     audit::{self, RefusedLogin},
@@ -72,7 +72,7 @@ impl Identity {
 
     /// Whether the credential would still be accepted. Streams and WebSockets ask this from time to time.
     pub(super) fn holds(&self, ctx: &HttpContext) -> bool {
-        let in_session = || self.session.is_none_or(|key| sessions::find(ctx, &key).is_some());
+        let in_session = || self.session.is_none_or(|key| ctx.door.find_session(ctx, &key).is_some());
         self.expires.set(self.expires.get().map(|expires| expires.look_again(ctx)));
         ctx.now() < self.expires() && ctx.authority().admits(self.principal()) && in_session()
     }
@@ -257,13 +257,13 @@ impl Identities {
         let key = digest(value);
         let generation = self.ctx.authority().generation();
         let taken = |who: &Verified| self.peer.sources.contains(who.principal.source);
-        let Some(who) = sessions::find(&self.ctx, &key).filter(taken) else { return Ok(None) };
+        let Some(who) = self.ctx.door.find_session(&self.ctx, &key).filter(taken) else { return Ok(None) };
         self.check_exposure()?;
         if let Some(identity) = self.recall(&key) {
             return Ok(Some(identity));
         }
         if !self.ctx.authority().admits(&who.principal) {
-            sessions::end(&self.ctx, &key);
+            self.ctx.door.end_session(&key);
             return Ok(None);
         }
         self.believe(who, Shown { digest: key, generation, session: Some(key) }).map(Some)

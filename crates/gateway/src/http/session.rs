@@ -1,14 +1,13 @@
 //! Sessions of people: `/login` gives a cookie for a name and a password, `/logout` takes it back.
 
-use std::{rc::Rc, sync::MutexGuard, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use fogmux_auth::{Principal, Rules, SourceKind, Verified};
+use fogmux_auth::Verified;
 use fogmux_fair::Owner;
 use fogmux_http::{
     Problem, cookie,
     login::{self, PAGE, PAGE_POLICY},
-    session::{Key, Table},
 };
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
@@ -20,53 +19,16 @@ use http_body::Body;
 use super::{
     body::{self, Bounds},
     conn::Conn,
-    context::HttpContext,
     identity::digest,
     payload::Payload,
-    respond, topics,
+    respond,
+    sessions::Session,
+    topics,
 };
 use crate::credential;
 
 /// Digits of base 16 in a cookie: 256 bits.
 const COOKIE_BYTES: usize = 32;
-
-/// The user who logged in, and a key of the password at that time.
-#[derive(Clone, Debug)]
-pub(super) struct Session {
-    who: Verified,
-    /// Key of the password at login; none for users of the callback.
-    password: Option<Key>,
-}
-
-fn table(ctx: &HttpContext) -> MutexGuard<'_, Table<Session>> {
-    ctx.door.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn now(ctx: &HttpContext) -> Duration {
-    Duration::from_millis(ctx.now().as_millis())
-}
-
-/// Whose session it is, if it has not ended. It ends with the password that it began with.
-pub(super) fn find(ctx: &HttpContext, key: &Key) -> Option<Verified> {
-    let session = table(ctx).get(now(ctx), key).cloned()?;
-    if session.password == password(&ctx.authority().rules(), &session.who.principal) {
-        return Some(session.who);
-    }
-    end(ctx, key);
-    None
-}
-
-fn password(rules: &Rules, principal: &Principal) -> Option<Key> {
-    rules.password_digest(&principal.name).filter(|_| principal.source == SourceKind::Password)
-}
-
-/// Ends a session, and what was opened in it.
-pub(super) fn end(ctx: &HttpContext, key: &Key) {
-    let ended = table(ctx).end(key);
-    if ended {
-        ctx.door.second_look.send_replace(());
-    }
-}
 
 /// `GET /login`: the page that asks.
 pub(super) fn page() -> Response<Payload> {
@@ -92,18 +54,18 @@ where
     let unix_s = credential::unix_s();
     let held = who.expires_unix_s.map(|end| Duration::from_secs(end.saturating_sub(unix_s)));
     let lasts = held.map_or(config.session_lifetime, |held| held.min(config.session_lifetime));
-    let begun = now(&conn.ctx);
+    let begun = Duration::from_millis(conn.ctx.now().as_millis());
     let user = std::sync::Arc::clone(&who.principal.name);
     let who = Verified { expires_unix_s: Some(unix_s.saturating_add(lasts.as_secs())), ..who };
-    let session = Session { password: password(&rules, &who.principal), who };
-    table(&conn.ctx).begin(begun, digest(value.as_bytes()), &user, begun + lasts, session);
+    let session = Session::new(who, &rules);
+    conn.ctx.door.sessions().begin(begun, digest(value.as_bytes()), &user, begun + lasts, session);
     Ok(done(&parts.headers, &cookie::set(&value, lasts.as_secs())))
 }
 
 /// `POST /logout`: whatever the cookie was, it is gone.
 pub(super) fn log_out(conn: &Conn, headers: &HeaderMap) -> Response<Payload> {
     if let Some(value) = cookie::find(headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes)) {
-        end(&conn.ctx, &digest(value));
+        conn.ctx.door.end_session(&digest(value));
     }
     done(headers, &cookie::clear())
 }

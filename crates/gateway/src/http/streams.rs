@@ -18,8 +18,8 @@ use fogmux_fair::{Owner, Room};
 pub(super) use mailbox::{Chunk, Gap, Limits, Portion, StreamMailbox, Taken};
 pub(super) use walk::Place;
 
-use super::{HttpConfig, context::HttpContext};
-use crate::shares::Table;
+use super::config::HttpConfig;
+use crate::{WorkerContext, shares::Table};
 
 /// Bytes that a parked stream may collect.
 const PARKED_BYTES_MAX: usize = 128 << 10;
@@ -30,7 +30,7 @@ pub(super) struct Stream {
     pub(super) slot: Arc<Slot<StreamMailbox>>,
     pub(super) subscriptions: Vec<Subscription>,
     principal: Arc<str>,
-    /// Whose share it has while it is parked.
+    /// The owner in whose share it is while it is parked.
     owner: Owner,
     max_qos: Qos,
     bus: Arc<Bus>,
@@ -56,14 +56,14 @@ impl Stream {
     }
 
     /// Ends the stream.
-    fn end(&self, ctx: &HttpContext) {
+    fn end(&self, ctx: &WorkerContext) {
         self.unsubscribe();
         self.hand_on(ctx);
         self.bus.close(&self.slot);
     }
 
     /// Hands what waits of shared subscriptions to other members, if there are any.
-    fn hand_on(&self, ctx: &HttpContext) {
+    fn hand_on(&self, ctx: &WorkerContext) {
         let shared: HashMap<u64, Arc<Subscription>> = self
             .tagged()
             .filter(|(tag, _)| *tag != 0)
@@ -143,8 +143,8 @@ impl Streams {
         }
     }
 
-    /// Removes the stream that has been parked for longest, of the owner with most among those that share with this one,
-    /// or among all.
+    /// Removes the stream that has been parked for longest, of the owner with most among those that share with this
+    /// one, or among all.
     fn take_parked(&mut self, beside: Option<&Owner>) -> Option<Entry> {
         let heaviest = match beside {
             Some(owner) => self.parked.heaviest_beside(owner),
@@ -198,7 +198,7 @@ impl Registry {
     }
 
     /// Opens a stream, claimed by the caller.
-    pub(super) fn open(&self, ctx: &HttpContext, wanted: Wanted) -> Result<(Arc<Stream>, Claim), NoStream> {
+    pub(super) fn open(&self, ctx: &WorkerContext, wanted: Wanted) -> Result<(Arc<Stream>, Claim), NoStream> {
         let mut victim = None;
         {
             let mut streams = self.lock();
@@ -256,7 +256,7 @@ impl Registry {
     /// after `sequence` are there or known to be lost.
     pub(super) fn resume(
         &self,
-        ctx: &HttpContext,
+        ctx: &WorkerContext,
         id: fogmux_http::sse::EventId,
         wanted: &Wanted,
     ) -> Option<(Arc<Stream>, Claim)> {
@@ -286,7 +286,7 @@ impl Registry {
     }
 
     /// Parks a stream whose reader has gone, unless another has taken it over.
-    pub(super) fn park(&self, ctx: &HttpContext, stream: &Arc<Stream>, claim: Claim) {
+    pub(super) fn park(&self, ctx: &WorkerContext, stream: &Arc<Stream>, claim: Claim) {
         let parked_limits = Limits { bytes: PARKED_BYTES_MAX.min(self.limits.bytes), ..self.limits };
         if stream.slot.with_claim(claim, |_| ()).is_err() {
             return;
@@ -313,13 +313,13 @@ impl Registry {
     }
 
     /// Ends a stream that its reader has closed.
-    pub(super) fn end(&self, ctx: &HttpContext, stream: &Arc<Stream>) {
+    pub(super) fn end(&self, ctx: &WorkerContext, stream: &Arc<Stream>) {
         let ended = self.lock().remove(stream.id);
         ended.iter().for_each(|entry| entry.stream.end(ctx));
     }
 
     /// Ends streams that have waited longer than the grace period.
-    pub(super) fn expire(&self, ctx: &HttpContext) {
+    pub(super) fn expire(&self, ctx: &WorkerContext) {
         let (now, grace) = (ctx.now(), self.grace);
         let ended: Vec<Entry> = {
             let mut streams = self.lock();

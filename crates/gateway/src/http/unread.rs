@@ -5,12 +5,13 @@
 //! nothing for too long is reset too. Small answers are not counted: a request for a message of usual size costs no
 //! lock and no allocation.
 
+mod values;
+
 use std::{
-    collections::{HashMap, hash_map::Entry},
     pin::{Pin, pin},
     rc::Rc,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Release},
@@ -25,21 +26,22 @@ use fogmux_http::{Kind, Problem};
 use http::{Method, Response};
 use tokio::time::{Instant, Sleep, sleep};
 
+pub(super) use values::{SMALL_BYTES, Values};
+
 use super::{
-    HttpDoor,
+    config::SEND_BUFFER_BYTES,
     conn::Conn,
     identity::Identity,
     io::{Carrier, Progress},
     payload::Payload,
     respond,
+    shared::HttpDoor,
 };
 use crate::{
     stops::Running,
-    unfinished::{Place, Unfinished, Waiter},
+    unfinished::{Place, Waiter},
 };
 
-/// Bytes of an answer that are not counted.
-pub(super) const SMALL_BYTES: usize = 4 << 10;
 /// Bytes that hyper or h3 gets at a time, so that the rest stays here until the client takes it. One frame of HTTP/2
 /// carries as much (RFC 9113 §6.5.2).
 const PIECE_BYTES: usize = 16 << 10;
@@ -82,51 +84,6 @@ impl Reader {
         let rest = Bytes::from_owner(Held { bytes, place, door, taken: Arc::clone(&taken) });
         response.map(|_| Payload::unread(Unread { rest, conn, waiter, taken }))
     }
-}
-
-/// The bytes that answers share, such as those of a message that many read at once: they count once, for one of the
-/// answers; the others count as small ones. When that answer goes, another one counts.
-#[derive(Debug, Default)]
-pub(super) struct Values(Mutex<HashMap<usize, Vec<u64>>>);
-
-impl Values {
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Vec<u64>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The weight of one more answer with these bytes.
-    fn weight(&self, bytes: &Bytes) -> usize {
-        if self.lock().contains_key(&address(bytes)) { SMALL_BYTES } else { bytes.len() }
-    }
-
-    fn enter(&self, bytes: &Bytes, place: &Place) {
-        if let Some(number) = place.number() {
-            self.lock().entry(address(bytes)).or_default().push(number);
-        }
-    }
-
-    fn leave(&self, bytes: &Bytes, place: &Place, all: &Unfinished) {
-        let Some(number) = place.number() else { return };
-        let mut values = self.lock();
-        let Entry::Occupied(mut holders) = values.entry(address(bytes)) else { return };
-        let counted = holders.get().first() == Some(&number);
-        holders.get_mut().retain(|other| *other != number);
-        if counted {
-            // Those that gave way are still there for a moment.
-            let next = holders.get().iter().position(|other| all.weigh(*other, bytes.len()));
-            if let Some(next) = next {
-                holders.get_mut().swap(0, next);
-            }
-        }
-        if holders.get().is_empty() {
-            holders.remove();
-        }
-    }
-}
-
-/// The address of bytes is theirs for as long as an answer holds them.
-fn address(bytes: &Bytes) -> usize {
-    bytes.as_ptr().addr()
 }
 
 /// Answers of one HTTP/1.1 connection give way together, because it can only end as a whole.
@@ -262,7 +219,7 @@ pub(super) async fn watched<F: Future>(conn: Rc<Conn>, future: F) {
 /// slow link, from which no window comes before it has arrived.
 fn limit(conn: &Conn) -> Duration {
     let config = &conn.ctx.door.config;
-    let seconds = super::connection::SEND_BUFFER_BYTES.div_ceil(config.body_bytes_per_second.max(1));
+    let seconds = SEND_BUFFER_BYTES.div_ceil(config.body_bytes_per_second.max(1));
     config.write_timeout.saturating_add(Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)).min(SLOW_MAX))
 }
 

@@ -135,8 +135,9 @@ impl Bounds {
     }
 
     /// Whether a client takes a message although so many bytes are held. When the mark is passed by more than what was
-    /// under way, clients of the owner that holds most do so only while they hold less than half a queue: those that are
-    /// known to read until several times the mark is held, those that have had no time to read until twice the mark is.
+    /// under way, clients of the owner that holds most do so only while they hold less than half a queue: those that
+    /// are known to read until several times the mark is held, those that have had no time to read until twice the mark
+    /// is.
     pub(super) fn may_take(&self, held: usize, bytes: usize, standing: Standing, account: &Account) -> bool {
         let is_too_much = || match standing {
             Standing::Known => self.memory.is_far_too_much(held),

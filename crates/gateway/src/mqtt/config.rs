@@ -55,10 +55,10 @@ pub struct MqttConfig {
     pub subscriptions_max: usize,
     /// Their bytes; each level of a filter counts some two hundred.
     pub subscriptions_bytes_max: usize,
-    /// Bytes of the wills of all clients together, whether these are connected or their will waits for its delay; beyond,
-    /// wills of more than a kilobyte are refused.
+    /// Bytes of the wills of all clients together, whether these are connected or their will waits for its delay;
+    /// beyond, wills of more than a kilobyte are refused.
     pub wills_bytes_max: usize,
-    /// Whose sessions client identifiers name.
+    /// The owner of the sessions that client identifiers name.
     pub client_identifiers: ClientIdentifiers,
     /// The policy for a connected client whose queue of QoS 1 and 2 messages is full.
     pub slow_subscriber: SlowSubscriber,
@@ -71,8 +71,8 @@ pub struct MqttConfig {
     pub sys_interval: Duration,
 }
 
-/// Whose sessions client identifiers name. MQTT has a server check that a client is authorised to use its identifier,
-/// which gives access to the session (MQTT 5.0 §5.4.2).
+/// The owner of the sessions that client identifiers name. MQTT has a server check that a client is authorised to use
+/// its identifier, which gives access to the session (MQTT 5.0 §5.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientIdentifiers {
     /// Each principal has identifiers of its own: two of them that use one have a session each ([MQTT-3.1.3-2]), and no

@@ -359,7 +359,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Whether this publisher stops where it is, and the rest of what was read already is held: until others have had
-    /// their turn, or until its pause is over. Not for a pause when that has to give way to unfinished packets of others.
+    /// their turn, or until its pause is over. Not for a pause when that has to give way to unfinished packets of
+    /// others.
     pub(super) fn holds_input(&self) -> bool {
         if self.deliveries.are_enough() || self.has_set_aside() {
             return true;

@@ -18,8 +18,8 @@ use super::{connection::Connection, receive::Input};
 
 /// The most that is read to find DISCONNECT: what the send queues of both hosts can hold.
 const LOOKED_THROUGH: usize = 8 << 20;
-/// The longest DISCONNECT that is read whole: the rest of its connection's input is in no account of memory. Of a longer
-/// one the reason code decides; before version 5 none is so long.
+/// The longest DISCONNECT that is read whole: the rest of its connection's input is in no account of memory. Of a
+/// longer one the reason code decides; before version 5 none is so long.
 const WHOLE_MAX: usize = 4 << 10;
 /// Bytes read at a time.
 const STEP: usize = 16 << 10;

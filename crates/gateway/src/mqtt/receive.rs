@@ -236,7 +236,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
     }
 
-    /// Handles an acknowledgement here, everything else that is no PUBLISH in a function of its own: this one is inlined.
+    /// Handles an acknowledgement here, everything else that is no PUBLISH in a function of its own: this one is
+    /// inlined.
     #[inline]
     fn handle(&mut self, packet: &Packet<'_>, batch: &mut Batch<'_>) -> Result<(), End> {
         match packet {

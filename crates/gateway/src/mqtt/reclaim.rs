@@ -3,11 +3,11 @@
 //!
 //! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows, the
 //! memory that is not yet tight is divided among owners. Those that hold no more than their share are left alone. Of
-//! each other one sessions without a connection are cut down to a common level, the oldest messages first, so that those
-//! that hold little lose nothing; a session whose messages in flight alone are above the level ends, which its client
-//! sees at its next CONNECT. Connected clients that take hardly anything of what they hold are disconnected, down to a
-//! level of their own; if publishers have had to wait for some time nevertheless, those that hold most are, however much
-//! they read.
+//! each other one sessions without a connection are cut down to a common level, the oldest messages first, so that
+//! those that hold little lose nothing; a session whose messages in flight alone are above the level ends, which its
+//! client sees at its next CONNECT. Connected clients that take hardly anything of what they hold are disconnected,
+//! down to a level of their own; if publishers have had to wait for some time nevertheless, those that hold most are,
+//! however much they read.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::unfinished::SMALL_BYTES;
 
-/// The longest wait. A displaced connection takes a few turns to end, and [`LINGER`](super::farewell::LINGER) if input of
-/// it is unread or may be under way; one that takes longer must not keep its owner out.
+/// The longest wait. A displaced connection takes a few turns to end, and [`LINGER`](super::farewell::LINGER) if input
+/// of it is unread or may be under way; one that takes longer must not keep its owner out.
 const WAIT: Duration = Duration::from_secs(3);
 
 /// Previous connections under the key of a connection, which may still publish.

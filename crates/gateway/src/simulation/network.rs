@@ -1,9 +1,9 @@
-//! A simulated network of datagrams under one seed: loss, duplication, delay and with it reordering, and receive buffers
-//! that are too small.
+//! A simulated network of datagrams under one seed: loss, duplication, delay and with it reordering, and receive
+//! buffers that are too small.
 //!
-//! No exchange fails by chance: a Confirmable message, an acknowledgement or a Reset of one peer is never lost twice in a
-//! row, so that the five transmissions of RFC 7252 §4.2 suffice. Non-confirmable messages are lost as often as the seed
-//! says.
+//! No exchange fails by chance: a Confirmable message, an acknowledgement or a Reset of one peer is never lost twice in
+//! a row, so that the five transmissions of RFC 7252 §4.2 suffice. Non-confirmable messages are lost as often as the
+//! seed says.
 
 use std::{
     cell::RefCell,

@@ -25,7 +25,7 @@ pub struct XmppConfig {
     pub unacknowledged_max: Duration,
     /// Messages that may wait for one connection.
     pub mailbox_messages_max: usize,
-    /// Their bytes.
+    /// Bytes of the messages that may wait for one connection.
     pub mailbox_bytes_max: usize,
     /// Nodes with a configuration or affiliations of their own; topics beyond that are nodes with the defaults.
     pub nodes_max: usize,

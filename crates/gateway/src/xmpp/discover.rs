@@ -96,8 +96,8 @@ impl Core {
         let size = size.min(NODES_PER_PAGE);
         let (names, more) = self.readable_nodes(page.after.as_deref(), size);
         let items: Vec<Item<'_>> = names.iter().map(|node| Item { jid, node: Some(node), name: None }).collect();
-        // The count may be approximate (XEP-0059 §2.6). That of all nodes, an upper bound, is for those who may read all;
-        // others are told no more than they see.
+        // The count may be approximate (XEP-0059 §2.6). That of all nodes, an upper bound, is for those who may read
+        // all; others are told no more than they see.
         let everything = self.me.gate.access().is_everything_allowed(Action::Read);
         let all = || self.door().nodes.len() + self.ctx.bus().retained_size().0;
         let count = if everything { all() } else { names.len() + usize::from(more) };

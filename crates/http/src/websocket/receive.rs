@@ -10,14 +10,14 @@ use super::{CONTROL_BYTES_MAX, Opcode, Role, Violation, apply_mask};
 pub enum Incoming {
     /// A part of a text message, unmasked and valid UTF-8.
     Text {
-        /// The part.
+        /// The bytes of this part.
         bytes: Bytes,
         /// Whether it is the last one.
         end: bool,
     },
     /// Part of a message of bytes, unmasked; `end` ends the message.
     Binary {
-        /// The part.
+        /// The bytes of this part.
         bytes: Bytes,
         /// Whether it is the last one.
         end: bool,
@@ -82,8 +82,8 @@ impl Receiver {
         Self { role, message_bytes_max, message: None, message_bytes: 0, utf8: Utf8::default(), open: None }
     }
 
-    /// Takes the next thing out of `buffer`. `None`: more bytes are needed; what is left in the buffer then is less than
-    /// a control frame.
+    /// Takes the next thing out of `buffer`. `None`: more bytes are needed; what is left in the buffer then is less
+    /// than a control frame.
     pub fn receive(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming>, Violation> {
         loop {
             if let Some(open) = self.open {

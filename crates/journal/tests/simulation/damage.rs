@@ -1,5 +1,7 @@
 //! Damage behind the journal's back: it costs the frames that it hit, and it is reported.
 
+use std::panic::RefUnwindSafe;
+
 use fogmux_journal::{Batch, Config, Occasion, RecordId, Slot};
 
 use crate::{
@@ -74,73 +76,66 @@ fn any_file(subject: &mut Subject) -> Slot {
     slots[subject.random.below(slots.len())]
 }
 
-#[test]
-fn a_flipped_bit_costs_the_frame() {
+/// Damages a file of a journal that was closed, under every seed. `damage` returns the bytes that it has hit.
+fn costs_what_was_hit(damage: impl Fn(&mut Subject, Slot, Vec<u8>) -> Vec<u8> + RefUnwindSafe) {
     seeds(|seed| {
         let mut subject = closed(seed);
         let expected = subject.committed().clone();
         let slot = any_file(&mut subject);
         let content = subject.disk.content(slot);
+        let hit = damage(&mut subject, slot, content);
+        check(&mut subject, &expected, &hit);
+    });
+}
+
+/// A block, near the beginning, where something is.
+fn any_block(subject: &mut Subject, content: &[u8]) -> usize {
+    subject.random.below(content.len() / BLOCK) >> subject.random.below(4)
+}
+
+#[test]
+fn a_flipped_bit_costs_the_frame() {
+    costs_what_was_hit(|subject, slot, content| {
         // Near the beginning, where something is.
         let bit = subject.random.below(content.len() * 8) >> subject.random.below(4);
-        let hit = content[frame(&content, bit / 8 / BLOCK)].to_vec();
         subject.disk.damage(slot, |content| content[bit / 8] ^= 1 << (bit % 8));
-        check(&mut subject, &expected, &hit);
+        content[frame(&content, bit / 8 / BLOCK)].to_vec()
     });
 }
 
 #[test]
 fn a_block_of_garbage_costs_the_frame() {
-    seeds(|seed| {
-        let mut subject = closed(seed);
-        let expected = subject.committed().clone();
-        let slot = any_file(&mut subject);
-        let content = subject.disk.content(slot);
-        let block = subject.random.below(content.len() / BLOCK) >> subject.random.below(4);
-        let hit = content[frame(&content, block)].to_vec();
+    costs_what_was_hit(|subject, slot, content| {
+        let block = any_block(subject, &content);
         let byte = subject.random.next() as u8;
         subject.disk.damage(slot, |content| content[block * BLOCK..][..BLOCK].fill(byte));
-        check(&mut subject, &expected, &hit);
+        content[frame(&content, block)].to_vec()
     });
 }
 
 #[test]
 fn a_block_that_cannot_be_read_costs_the_frame() {
-    seeds(|seed| {
-        let mut subject = closed(seed);
-        let expected = subject.committed().clone();
-        let slot = any_file(&mut subject);
-        let content = subject.disk.content(slot);
-        let block = subject.random.below(content.len() / BLOCK) >> subject.random.below(4);
-        let hit = content[frame(&content, block)].to_vec();
+    costs_what_was_hit(|subject, slot, content| {
+        let block = any_block(subject, &content);
         subject.disk.set_bad_block(slot, block);
-        check(&mut subject, &expected, &hit);
+        content[frame(&content, block)].to_vec()
     });
 }
 
 #[test]
 fn a_file_that_is_cut_costs_what_was_cut_off() {
-    seeds(|seed| {
-        let mut subject = closed(seed);
-        let expected = subject.committed().clone();
-        let slot = any_file(&mut subject);
-        let content = subject.disk.content(slot);
+    costs_what_was_hit(|subject, slot, content| {
         let length = (subject.random.below(content.len() / 512) * 512) >> subject.random.below(3);
-        let hit = content[frame(&content, length / BLOCK).start..].to_vec();
         subject.disk.damage(slot, |content| content.truncate(length));
-        check(&mut subject, &expected, &hit);
+        content[frame(&content, length / BLOCK).start..].to_vec()
     });
 }
 
 #[test]
 fn a_file_that_is_gone_costs_what_was_in_it() {
-    seeds(|seed| {
-        let mut subject = closed(seed);
-        let expected = subject.committed().clone();
-        let slot = any_file(&mut subject);
-        let hit = subject.disk.content(slot);
+    costs_what_was_hit(|subject, slot, content| {
         fogmux_journal::Disk::remove(&subject.disk, slot).unwrap();
-        check(&mut subject, &expected, &hit);
+        content
     });
 }
 

@@ -106,7 +106,7 @@ fn an_interrupted_creation_is_completed_by_the_next_start() {
     fs::rename(other.path().join("ca.pem"), other.path().join("ca.pem.new")).unwrap();
     fs::rename(other.path().join("ca.key"), other.path().join("ca.key.new")).unwrap();
     assert!(ensure(other.path(), &[], at(0)).unwrap().renewed);
-    // What belongs to another key, or is cut short, completes nothing.
+    // A certificate of another key, or one that is cut short, completes nothing.
     fs::remove_file(&pki.ca).unwrap();
     for text in [fs::read_to_string(other.path().join("ca.pem")).unwrap(), made[..made.len() / 2].to_owned()] {
         fs::write(&staged, text).unwrap();

@@ -122,7 +122,7 @@ impl Disk for Medium {
     fn sync(&self, slot: Slot) -> io::Result<()> {
         let mut platters = self.platters();
         let fails = platters.begin()?;
-        // What a failed synchronisation has not written never will be, though reads see it.
+        // Blocks that a failed synchronisation has not written never will be, though reads see them.
         platters.write_back(slot, |chance| !fails || chance < 50);
         if fails { Err(io::Error::other("as told")) } else { Ok(()) }
     }
@@ -243,7 +243,7 @@ fn write() -> impl Strategy<Value = Written> {
     (0_u8..5, proptest::option::weighted(0.7, bytes), any::<bool>())
 }
 
-/// What happens to the disk at a write: nothing, an operation fails soon, or it has so much space from now on.
+/// A fault of the disk at a write: none, an operation that fails soon, or a limit of space from now on.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Fails(usize),

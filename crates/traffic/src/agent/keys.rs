@@ -79,7 +79,7 @@ impl Keys {
     }
 }
 
-/// Whom the generator expects.
+/// Returns the server name that the generator expects.
 pub(super) fn server_name() -> Result<ServerName<'static>, AgentError> {
     ServerName::try_from(NAME).map_err(|error| AgentError::keys(NAME, error))
 }

@@ -56,9 +56,9 @@ pub enum Reply {
     },
     /// There is no gateway any more.
     Stopped,
-    /// It was not done.
+    /// The request was not carried out.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

@@ -84,10 +84,10 @@ impl Agent {
         Ok(Self { listener, inner: Arc::new(inner) })
     }
 
-    /// Where it listens.
+    /// The address that the agent listens on.
     ///
     /// # Errors
-    /// The socket's.
+    /// An error of the socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -157,8 +157,8 @@ impl Inner {
         self.converse(stream)
     }
 
-    /// Takes the place when it is free. A generator that has just ended still holds it until its gateway has ended, too:
-    /// the next one waits for that.
+    /// Takes the place when it is free. A generator that has just ended still holds it until its gateway has ended,
+    /// too: the next one waits for that.
     fn enter(&self, stream: &TcpStream) -> io::Result<Option<Seat<'_>>> {
         let is_taken = |place: &mut Place| !place.closed && place.taken.is_some();
         let waited = self.left.wait_timeout_while(self.place(), SEAT_WAIT, is_taken);

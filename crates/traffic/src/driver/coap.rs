@@ -35,7 +35,7 @@ use self::contexts::Contexts;
 use self::datagrams::{Buffers, Datagrams};
 use self::line::Line;
 use self::resource::{Resource, Shape};
-use crate::driver::{Answer, Client, Connected, Driver, DriverError, Pending, Request, Role, Sink};
+use crate::driver::{Client, Connected, Driver, DriverError, Nobody, Pending, Request, Role, Sink};
 use crate::experiment::{Credential, Door, Experiment};
 use crate::outcome::Bytes;
 use crate::target::Access;
@@ -244,7 +244,7 @@ struct CoapClient {
 struct Alarm {
     set: Timestamp,
     sleep: Pin<Box<Sleep>>,
-    /// Whom it wakes.
+    /// The waker of the task that waits.
     waker: Option<Waker>,
 }
 
@@ -444,13 +444,4 @@ impl Client for CoapClient {
     fn close(self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(self.end())
     }
-}
-
-/// Hears what comes while a client says goodbye.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn done(&mut self, _: u64, _: Answer<'_>) {}
-
-    fn message(&mut self, _: &[u8]) {}
 }

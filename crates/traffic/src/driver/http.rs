@@ -1,8 +1,8 @@
 //! HTTP/1.1, HTTP/2 and HTTP/3 (RFC 9110): a publication is a PUT when it is kept and a POST when it is not, and its
 //! answer is awaited; subscribers follow an event stream, and askers GET what is kept.
 //!
-//! Of a gateway of ours the paths are `/topics/<topic>` and `/subscribe?filter=<topic>`, with the QoS as a parameter; of
-//! a peer they are what its prefix says and the topic, without parameters and without event streams.
+//! Of a gateway of ours the paths are `/topics/<topic>` and `/subscribe?filter=<topic>`, with the QoS as a parameter;
+//! of a peer they are what its prefix says and the topic, without parameters and without event streams.
 
 mod body;
 mod events;

@@ -24,7 +24,7 @@ use fogmux_net::channel::Zeroizing;
 use self::carrier::{Carrier, READ_BYTES};
 use self::client::MqttClient;
 use self::session::{Session, Wanted};
-use crate::driver::{Answer, Connected, Driver, DriverError, Pending, Role, Sink};
+use crate::driver::{Connected, Driver, DriverError, Nobody, Pending, Role};
 use crate::experiment::{Credential, Door, Experiment, Operation, Qos};
 use crate::target::Access;
 
@@ -135,14 +135,6 @@ impl MqttDriver {
             properties: Properties::NONE,
         }
     }
-}
-
-/// Nothing that matters comes before CONNACK.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn done(&mut self, _: u64, _: Answer<'_>) {}
-    fn message(&mut self, _: &[u8]) {}
 }
 
 fn client_id(role: Role, number: u32) -> String {

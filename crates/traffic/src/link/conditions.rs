@@ -1,8 +1,8 @@
 //! The conditions of a link and their text form: `loopback`, `lossless`, or `loss=5%,delay=20ms,rate=250kbit`.
 //!
 //! Items are separated by commas. The first may be a preset, which later ones change: `wifi,loss=1%`. `loss`, `delay`,
-//! `jitter` and `rate` hold for both directions, `loss_up` (towards the gateway), `delay_down`, … for one. Delays are of
-//! one direction: `delay=20ms` makes a round trip of 40 ms.
+//! `jitter` and `rate` hold for both directions, `loss_up` (towards the gateway), `delay_down`, … for one. Delays are
+//! of one direction: `delay=20ms` makes a round trip of 40 ms.
 
 use std::fmt;
 use std::str::FromStr;

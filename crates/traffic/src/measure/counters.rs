@@ -1,8 +1,8 @@
 //! Instructions and cycles of processes, where the machine counts them (perf_event_open(2)).
 //!
 //! One counter for each thread that is there and each event; threads that these make later count with them, and ended
-//! ones stay counted. Where nothing is counted there is no number, never a zero. Kernels before 5.13 cannot tell threads
-//! from child processes here, and are machines without counters.
+//! ones stay counted. Where nothing is counted there is no number, never a zero. Kernels before 5.13 cannot tell
+//! threads from child processes here, and are machines without counters.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,7 +20,8 @@ use rustix::io::Errno;
 pub enum Support {
     /// Counters of user space and kernel.
     UserAndKernel,
-    /// Only what it does itself: the kernel's part is forbidden (`kernel.perf_event_paranoid` above 1, and no privilege).
+    /// Only what it does itself: the kernel's part is forbidden (`kernel.perf_event_paranoid` above 1, and no
+    /// privilege).
     User,
     /// Nothing, since we may not.
     Forbidden,

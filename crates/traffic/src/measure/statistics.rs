@@ -264,7 +264,8 @@ mod tests {
     }
 
     /// Of five values the bootstrap's distribution is known: the median is at least the k-th value with the binomial
-    /// probability P(X ≤ 2), X of 5 draws below it. P(median = smallest) = 0.0579 > 2.5 %, so the bounds are the extremes.
+    /// probability P(X ≤ 2), X of 5 draws below it. P(median = smallest) = 0.0579 > 2.5 %, so the bounds are the
+    /// extremes.
     #[test]
     fn of_five_values_the_bounds_are_the_extremes() {
         let interval = median_interval(&[10.0, 12.0, 11.0, 14.0, 13.0]).unwrap();

@@ -15,7 +15,7 @@ pub struct Claim {
     pub id: String,
     /// The conclusion, shortened.
     pub text: String,
-    /// Section.
+    /// The section of the paper.
     pub place: String,
     /// A note for the reader.
     pub note: Option<String>,
@@ -36,18 +36,18 @@ pub enum Check {
         of: Selector,
         /// The divisor.
         to: Selector,
-        /// The least it may be.
+        /// The lower bound, if there is one.
         at_least: Option<f64>,
-        /// The most.
+        /// The upper bound, if there is one.
         at_most: Option<f64>,
     },
     /// A number lies between two others.
     Value {
         /// The number.
         of: Selector,
-        /// The least it may be.
+        /// The lower bound, if there is one.
         at_least: Option<f64>,
-        /// The most.
+        /// The upper bound, if there is one.
         at_most: Option<f64>,
     },
     /// All are the same but for this share of the greatest.

@@ -1,8 +1,8 @@
 //! Files of `papers/`: a document's numbers, and how each was obtained, as data.
 //!
 //! An experiment is put together key by key: the paper's `defaults`, the table's `base`, the `set` of the row and of
-//! the column, and with `--quick` what they have under `quick`; the nearest wins. What a file gets wrong is found when it is
-//! loaded, and a test loads all of them.
+//! the column, and with `--quick` what they have under `quick`; the nearest wins. What a file gets wrong is found when
+//! it is loaded, and a test loads all of them.
 
 mod grid;
 

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-/// Before each packet in a "Linux cooked" capture (libpcap, LINKTYPE_LINUX_SLL), which tables 5 to 10 of seoane2021 count.
+/// Before each packet in a "Linux cooked" capture (libpcap, LINKTYPE_LINUX_SLL), which tables 5 to 10 of seoane2021
+/// count.
 pub(super) const COOKED_HEADER: u64 = 16;
 /// IEEE 802.3 fills a frame's data up to this.
 pub(super) const ETHERNET_DATA_MIN: u64 = 46;

@@ -12,8 +12,8 @@ use crate::measure::statistics::median_interval;
 use crate::outcome::{Outcome, Run};
 
 /// Has everything done, round by round so that what changes on the machine meanwhile meets all alike, and fills the
-/// tables. `execute` is given an experiment and the number of its repetition; what failed in the first round is not tried
-/// again.
+/// tables. `execute` is given an experiment and the number of its repetition; what failed in the first round is not
+/// tried again.
 pub async fn rerun(
     plan: &Plan<'_>,
     target: &str,

@@ -159,7 +159,7 @@ pub struct ClaimResult {
     pub verdict: Verdict,
     /// The numbers or the reason of the verdict.
     pub because: String,
-    /// Whether the document's own numbers support it; `None` if it prints none.
+    /// Whether the paper's own numbers support it; `None` if it prints none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper_agrees: Option<bool>,
 }

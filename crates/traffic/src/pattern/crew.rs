@@ -1,7 +1,7 @@
 //! Publishers that take turns within one task.
 //!
-//! Waking a task costs tokio a good part of what a small request costs its client, and would be paid for every answer. A
-//! crew is woken once for all whose sockets have something for them, and polls these, in the order in which they were
+//! Waking a task costs tokio a good part of what a small request costs its client, and would be paid for every answer.
+//! A crew is woken once for all whose sockets have something for them, and polls these, in the order in which they were
 //! woken; who is woken meanwhile has its turn when everybody else on the thread has had theirs.
 
 use std::pin::Pin;

@@ -21,7 +21,7 @@ use crate::experiment::{Experiment, Operation};
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
 use crate::outcome::Outcome;
 
-/// How long a subscription, or the first kept message, is waited for.
+/// How long a subscription, or the first retained message, is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often the conductor looks when nobody tells it anything.
 const LOOK: Duration = Duration::from_millis(20);
@@ -125,7 +125,7 @@ pub(crate) async fn keep(client: &Shared, topic: &str, experiment: &Experiment) 
             self.0 = Some(match answer {
                 Answer::Success(_) => Ok(()),
                 Answer::Refused(why) => Err(DriverError::Refused(why.to_owned())),
-                Answer::Lost => Err(DriverError::Connection("the kept message was never acknowledged".to_owned())),
+                Answer::Lost => Err(DriverError::Connection("the retained message was never acknowledged".to_owned())),
             });
         }
         fn message(&mut self, _: &[u8]) {}

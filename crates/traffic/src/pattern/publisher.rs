@@ -250,8 +250,8 @@ impl Publisher {
     }
 }
 
-/// Others, and whatever has come for them, have their turn before the next write. A task that merely wakes itself is run
-/// several times before the sockets are looked at, and whole windows would go out at once.
+/// Others, and whatever has come for them, have their turn before the next write. A task that merely wakes itself is
+/// run several times before the sockets are looked at, and whole windows would go out at once.
 fn again(cx: &mut Context<'_>) {
     // Its first poll leaves the waker with the runtime, which calls it after the sockets.
     if pin!(yield_now()).poll(cx).is_ready() {

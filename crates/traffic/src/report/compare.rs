@@ -1,8 +1,8 @@
 //! Two reports of the same experiments: what became better or worse, and what is noise.
 //!
 //! A difference counts when it is *significant* – a permutation test says that it hardly comes of chance – and when it
-//! *matters*: the ratio of the medians is beyond a threshold, and its 95 % interval does not reach back to 1. One without
-//! the other is noise, or too little to care about.
+//! *matters*: the ratio of the medians is beyond a threshold, and its 95 % interval does not reach back to 1. One
+//! without the other is noise, or too little to care about.
 
 mod print;
 
@@ -188,8 +188,8 @@ fn change(old: &Summary<'_>, new: &Summary<'_>, figure: Figure) -> Option<Change
 /// value of one report is beyond every value of the other.
 const SIGNIFICANT: f64 = 0.01;
 
-/// Whether so many repetitions can give a difference that is significant: of all ways to divide them into two such sets,
-/// two are the most extreme.
+/// Whether so many repetitions can give a difference that is significant: of all ways to divide them into two such
+/// sets, two are the most extreme.
 fn is_telling(before: usize, after: usize) -> bool {
     let (few, all) = (before.min(after), before + after);
     let ways = (0..few).fold(1.0, |ways, taken| ways * (all - taken) as f64 / (taken + 1) as f64);

@@ -21,9 +21,9 @@ pub fn terminal(paper: &Paper, width: Option<usize>) -> String {
     let wrap = |out: &mut String, indent: &str, text: &str| out.push_str(&wrapped(text, indent, lines));
     wrap(&mut out, "", &format!("{}: {} ({}). {}", head.authors, head.title, head.year, head.source));
     for (name, text) in [
-        ("There", Some(&head.setup)),
-        ("Otherwise here", Some(&head.differences)),
-        ("Of the document", head.note.as_ref()),
+        ("Setup in the paper", Some(&head.setup)),
+        ("How this run differs", Some(&head.differences)),
+        ("From the paper", head.note.as_ref()),
     ] {
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             let _ = writeln!(out, "\n{name}");

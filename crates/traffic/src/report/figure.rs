@@ -60,13 +60,13 @@ pub enum Figure {
     Errors,
     /// The gateway's processor time a message.
     GatewayCpu,
-    /// Our own.
+    /// The generator's processor time a message.
     GeneratorCpu,
     /// The gateway's instructions a message, where the machine counts them.
     Instructions,
-    /// Its cycles.
+    /// The gateway's cycles a message.
     Cycles,
-    /// Our own instructions a message.
+    /// The generator's instructions a message.
     GeneratorInstructions,
     /// Our own cycles.
     GeneratorCycles,

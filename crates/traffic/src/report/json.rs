@@ -18,23 +18,23 @@ pub enum ReadError {
     /// It cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// It is something else.
     #[error("{}: no report of `fogmux bench`: {source}", path.display())]
     Content {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Where, and what is wrong.
+        /// The place and the fault.
         source: serde_json::Error,
     },
     /// A later fogmux has written it.
     #[error("{}: format {version} is newer than {VERSION}, the newest that this version reads", path.display())]
     Newer {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// Its format.
         version: u32,

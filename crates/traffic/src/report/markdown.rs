@@ -54,9 +54,9 @@ pub fn results(summaries: &[Summary<'_>]) -> String {
 /// How columns but the first are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 

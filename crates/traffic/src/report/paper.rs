@@ -38,7 +38,7 @@ pub fn terminal(result: &PaperResult, width: Option<usize>) -> String {
 #[must_use]
 pub fn markdown(result: &PaperResult) -> String {
     let mut out = format!("## {}\n\n{}\n", markdown::escape(&result.title), markdown::escape(&cited(result)));
-    for (what, text) in [("There", &result.setup), ("Otherwise here", &result.differences)] {
+    for (what, text) in [("Setup in the paper", &result.setup), ("How this run differs", &result.differences)] {
         if !text.is_empty() {
             let _ = write!(out, "\n{what}: {}\n", markdown::escape(text));
         }
@@ -53,7 +53,7 @@ pub fn markdown(result: &PaperResult) -> String {
         }
     }
     out.push_str("\n### Claims\n\n");
-    let head = ["claim", "where", "here", "by", "the document's own numbers"].map(str::to_owned);
+    let head = ["claim", "where", "here", "by", "the paper's own numbers"].map(str::to_owned);
     let row = |claim: &ClaimResult| {
         let because = claim.because.as_str();
         let cells = [claim.text.as_str(), &claim.place, word(claim.verdict), because, agreement(claim)];
@@ -203,7 +203,7 @@ pub(crate) fn agreement(claim: &ClaimResult) -> &'static str {
 fn own_numbers(claim: &ClaimResult) -> String {
     match agreement(claim) {
         "" => String::new(),
-        agreement => format!("; the document's own numbers {agreement}"),
+        agreement => format!("; the paper's own numbers {agreement}"),
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
         assert!(text.contains("5 % / NOSEC    2.5     5     2×\n"), "{text}");
         assert_eq!(text.matches("[1] two more of the handshake").count(), 1);
         assert!(
-            text.contains("✓ c1: PSK | costs (§6)\n  holds: 8 > 2; the document's own numbers bear it out\n"),
+            text.contains("✓ c1: PSK | costs (§6)\n  holds: 8 > 2; the paper's own numbers bear it out\n"),
             "{text}"
         );
         assert!(text.ends_with("1 claims: 1 hold, 0 do not, 0 cannot be tested here.\n"), "{text}");

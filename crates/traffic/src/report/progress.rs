@@ -10,12 +10,12 @@ use super::number::duration;
 pub enum Display {
     /// One line that is written over, this many columns wide.
     Bar {
-        /// Of the terminal.
+        /// The width of the terminal.
         columns: usize,
     },
     /// A line for each step.
     Lines,
-    /// Nowhere.
+    /// Not at all.
     Quiet,
 }
 

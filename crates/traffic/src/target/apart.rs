@@ -1,4 +1,5 @@
-//! The origin that answers separately, on a thread of its own: what a gateway of ours, which has its answers at once, does not do.
+//! The origin that answers separately, on a thread of its own: what a gateway of ours, which has its answers at once,
+//! does not do.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;

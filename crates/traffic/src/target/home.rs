@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-use fogmux_net::channel::Zeroizing;
+use fogmux_net::channel::{Zeroizing, hex};
 use fogmux_net::profile::{ClientCertificates, KeyKind};
 
 use super::{Access, TargetError, token};
@@ -252,8 +252,4 @@ fn key_name(kind: KeyKind) -> &'static str {
         KeyKind::Rsa2048 => "rsa2048",
         KeyKind::Rsa4096 => "rsa4096",
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    fogmux_net::channel::hex(bytes)
 }

@@ -140,7 +140,7 @@ fn columns_without_room_are_named_as_the_flag_takes_them() {
         .filter_map(|word| serde_json::from_value(serde_json::Value::String(word.to_owned())).ok())
         .collect();
     assert!(figures.contains(&Figure::Memory) && !figures.contains(&Figure::Rate), "{figures:?}");
-    // What is asked for is there, in the order in which it is asked for, also beyond the width.
+    // Columns that are asked for are there, in the order in which they are asked for, also beyond the width.
     let layout = Layout { width: Some(20), figures: &[Figure::Memory, Figure::Rate] };
     let chosen = terminal::results(&summaries, layout);
     let head = chosen.lines().next().unwrap();

@@ -35,7 +35,7 @@ pub enum PublishModel {
 /// When the last item is sent unasked (XEP-0060 §6.1.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SendLast {
-    /// Never.
+    /// To no subscriber.
     Never,
     /// To new subscribers.
     OnSubscribe,

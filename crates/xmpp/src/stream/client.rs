@@ -142,8 +142,8 @@ impl ClientStream {
         (input.len(), None)
     }
 
-    /// In place of [`Self::handle`] once a resource is bound: the next stanza, unread, for who gets too many of a kind to
-    /// build elements of each. Says how many bytes to drop, too.
+    /// In place of [`Self::handle`] once a resource is bound: the next stanza, unread, for who gets too many of a kind
+    /// to build elements of each. Says how many bytes to drop, too.
     ///
     /// # Errors
     /// The server broke the protocol.

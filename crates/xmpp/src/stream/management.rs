@@ -98,9 +98,9 @@ impl StreamManagement {
         Ok(Managed::Done)
     }
 
-    /// §4: the peer must not have more than was sent. It has to answer each `<r/>`, so what was sent before the last one
-    /// has been read when all are answered, whatever it counts. An `<a/>` that nobody asked for may make that a little
-    /// early; the kernel's buffers are the bound then.
+    /// §4: the peer must not have more than was sent. It has to answer each `<r/>`, so what was sent before the last
+    /// one has been read when all are answered, whatever it counts. An `<a/>` that nobody asked for may make that a
+    /// little early; the kernel's buffers are the bound then.
     fn acknowledge(&mut self, element: &Element<'_>) -> Result<(), StreamError> {
         let count = element.attr("h").and_then(|h| h.trim().parse::<u32>().ok());
         let count = count.ok_or(StreamError::new(StreamCondition::BadFormat, "an acknowledgement without count"))?;

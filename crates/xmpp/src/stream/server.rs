@@ -124,8 +124,8 @@ pub struct ServerStream {
 }
 
 impl ServerStream {
-    /// A stream at its beginning. `seed` is random: the id of the stream comes from it, and a new one is wanted for each
-    /// restart ([`ServerStream::reseed`]). `now` counts from any origin.
+    /// A stream at its beginning. `seed` is random: the id of the stream comes from it, and a new one is wanted for
+    /// each restart ([`ServerStream::reseed`]). `now` counts from any origin.
     #[must_use]
     pub fn new(config: Arc<ServerConfig>, offer: Offer, seed: u64, now: Duration) -> Self {
         let framer = Framer::new(&config.limits);

@@ -1,6 +1,6 @@
-//! tokio-xmpp behind the line protocol of `bridges.py`, JSON object by line: `ADDRESS JID direct|starttls`, the password
-//! on the first line. It binds its login to the channel by tls-exporter (RFC 9266) without being asked to; which
-//! mechanism it took is in the line that says it is ready, and it trusts whom `SSL_CERT_FILE` names.
+//! tokio-xmpp behind the line protocol of `bridges.py`, JSON object by line: `ADDRESS JID direct|starttls`, the
+//! password on the first line. It binds its login to the channel by tls-exporter (RFC 9266) without being asked to;
+//! which mechanism it took is in the line that says it is ready, and it trusts whom `SSL_CERT_FILE` names.
 
 use std::error::Error;
 use std::io::Write;

@@ -130,7 +130,7 @@ impl Gateway {
         let packet_id = NonZeroU16::new(id).unwrap();
         let publisher = self.sessions.get_mut(&name(from)).unwrap();
         if exactly_once && publisher.received.contains(&packet_id) {
-            // What came first may not be on the disk yet, and its PUBREC went with the connection.
+            // The first copy may not be on the disk yet, and its PUBREC went with the connection.
             publisher.owe(publisher.latest.clone(), pubrec_waits, Packet::Pubrec(id));
             return;
         }

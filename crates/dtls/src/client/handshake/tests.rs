@@ -1,4 +1,4 @@
-//! What only a Finished that is wrong inside shows: its record opens, for the keys are right.
+//! A Finished that is wrong inside: its record opens, for the keys are right.
 
 use std::{
     net::{IpAddr, SocketAddr},

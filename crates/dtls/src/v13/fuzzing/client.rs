@@ -1,5 +1,5 @@
-//! A client, and a server that knows the key and misbehaves: messages skipped, repeated, bent and made up, in records that
-//! are correctly protected, with a Finished that is right for all that was said.
+//! A client, and a server that knows the key and misbehaves: messages skipped, repeated, bent and made up, in records
+//! that are correctly protected, with a Finished that is right for all that was said.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A server of DTLS 1.2 that knows the key and says what it is told: its Finished is right for whatever was said before.
+//! A server of DTLS 1.2 that knows the key and says what it is told: its Finished is right for whatever was said
+//! before.
 
 use rustls::SignatureScheme;
 

@@ -1,5 +1,6 @@
-//! Records of both versions that are lost, repeated, disordered and bent, against a model of the replay window: a record
-//! opens exactly when it is as it was sealed, new, and not older than the window; what does not open changes nothing.
+//! Records of both versions that are lost, repeated, disordered and bent, against a model of the replay window: a
+//! record opens exactly when it is as it was sealed, new, and not older than the window; what does not open changes
+//! nothing.
 
 use std::collections::HashSet;
 
@@ -89,8 +90,8 @@ impl<'a> Play<'a> {
         Self { input, model: Model::default(), old: Vec::new(), next: 0 }
     }
 
-    /// Plays until the input ends. `seal` makes a record with a number; `is_known` says whether numbers of the model are
-    /// found again from what is on the wire.
+    /// Plays until the input ends. `seal` makes a record with a number; `is_known` says whether numbers of the model
+    /// are found again from what is on the wire.
     fn run(&mut self, seal: &mut Seal<'_>, open: &mut Open<'_>, is_shortened: bool) {
         while let Some(step) = self.input.next() {
             match step % 8 {

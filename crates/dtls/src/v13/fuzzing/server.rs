@@ -1,5 +1,5 @@
-//! A server, and a client that it knows half-way or all the way and that misbehaves: the fuzzer's bytes come as handshake
-//! messages inside correctly protected records, beside and instead of what an honest client says.
+//! A server, and a client that it knows half-way or all the way and that misbehaves: the fuzzer's bytes come as
+//! handshake messages inside correctly protected records, beside and instead of what an honest client says.
 
 use std::time::Duration;
 
@@ -149,7 +149,8 @@ pub(super) fn identifier(pair: &Pair) -> Option<Vec<u8>> {
     }
 }
 
-/// A ClientHello with other extensions: some are taken out, some put in, and the binder is made anew. `None`: it was none.
+/// A ClientHello with other extensions: some are taken out, some put in, and the binder is made anew. `None`: it was
+/// none.
 fn bent_hello(pair: &Pair, datagram: &[u8], input: &mut Input<'_>) -> Option<Vec<u8>> {
     let (record, _) = Record::split(datagram)?;
     let (fragment, _) = Fragment::split(record.payload)?;

@@ -1,5 +1,5 @@
-//! A session of DTLS 1.3 whose peer has all the keys: KeyUpdates, acknowledgements, identifiers and whatever else may come
-//! after the handshake, in turn and out of turn, against a model of the epochs of both directions.
+//! A session of DTLS 1.3 whose peer has all the keys: KeyUpdates, acknowledgements, identifiers and whatever else may
+//! come after the handshake, in turn and out of turn, against a model of the epochs of both directions.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a server proves itself by, and the flight that says it (RFC 8446 §4.1.3, §4.3, §4.4).
+//! The server's proof of identity, and the flight that carries it (RFC 8446 §4.1.3, §4.3, §4.4).
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -176,7 +176,7 @@ fn after_retry(verified: &Verified<'_>, retry: &Retry) -> Transcript {
     Transcript::after_retry(&retry.first, &retry.body(cookie))
 }
 
-/// What a client offers by `pre_shared_key` (RFC 8446 §4.2.11), well formed.
+/// The offer of a client by `pre_shared_key` (RFC 8446 §4.2.11), well formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Psks<'a> {
     identities: &'a [u8],

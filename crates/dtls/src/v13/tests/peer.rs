@@ -23,7 +23,7 @@ use crate::{
 
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What it offers.
+/// The peer's offer.
 #[derive(Clone)]
 pub(super) struct Offer {
     pub(super) suite: Suite13,
@@ -50,7 +50,7 @@ impl Offer {
     }
 }
 
-/// What it has heard.
+/// A message that the peer has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Data(Vec<u8>),
@@ -74,7 +74,7 @@ pub(super) struct Peer {
     requested: bool,
     plain_sent: u64,
     next_out: u16,
-    /// What was not answered: messages with their epoch.
+    /// Unanswered messages, with their epoch.
     flight: Vec<(u64, Vec<u8>)>,
     sent: Vec<Number>,
     again_at: Option<Duration>,

@@ -1,9 +1,9 @@
 //! The journal of sequence numbers that may have been used, which survives a power cut (RFC 8613 appendix B.1.1).
 //!
-//! A line for each chunk of each context: `fingerprint below seen checksum`. `seen` is `-` while the context is in use and
-//! a number and whose requests it counts, `77/0x0a`, when it was put to rest in good order. The last line of a context
-//! counts, but only one that puts it to rest takes back numbers that were reserved. Lines are appended and synced by a
-//! thread of its own; at start the file is written anew.
+//! A line for each chunk of each context: `fingerprint below seen checksum`. `seen` is `-` while the context is in use
+//! and a number and whose requests it counts, `77/0x0a`, when it was put to rest in good order. The last line of a
+//! context counts, but only one that puts it to rest takes back numbers that were reserved. Lines are appended and
+//! synced by a thread of its own; at start the file is written anew.
 //!
 //! A fingerprint of noughts says until when lines were lost.
 
@@ -45,7 +45,7 @@ pub(super) struct Record {
 pub(super) struct Seen {
     /// One more than the number of the newest.
     pub(super) below: u64,
-    /// Whose they are: the same Sender Key may get another recipient.
+    /// The recipient that the numbers belong to: the same Sender Key may get another one.
     pub(super) recipient: Id,
 }
 

@@ -35,7 +35,6 @@ const WINDOW_MAX: u64 = 600 * PER_SECOND;
 const NEW_FOR: u64 = 3600;
 
 /// Contexts, shared by all workers.
-#[derive(Default)]
 pub struct Keyring {
     ring: Mutex<Arc<Ring>>,
     /// Counts changes of the ring, so that workers see one without a lock.
@@ -45,6 +44,8 @@ pub struct Keyring {
     disk: Arc<Disk>,
     /// The directory that the contexts are from is no other gateway's.
     place: Mutex<Option<(PathBuf, Lock)>>,
+    /// The wall clock, since 1970.
+    wall_clock: fn() -> Duration,
 }
 
 /// The journal, once there is a context that needs it.
@@ -104,7 +105,25 @@ impl KeyringError {
     }
 }
 
+impl Default for Keyring {
+    fn default() -> Self {
+        Self::with_clock(since_1970)
+    }
+}
+
 impl Keyring {
+    /// A keyring without contexts, which reads this wall clock (since 1970).
+    pub(super) fn with_clock(wall_clock: fn() -> Duration) -> Self {
+        Self {
+            ring: Mutex::default(),
+            generation: AtomicU64::default(),
+            known: Mutex::default(),
+            disk: Arc::default(),
+            place: Mutex::default(),
+            wall_clock,
+        }
+    }
+
     /// Reads a directory. Nothing is changed.
     ///
     /// # Errors
@@ -140,8 +159,8 @@ impl Keyring {
         }
     }
 
-    /// Puts what was read in the place of what is there. Returns when all that must be on the disk is there. `journal` is
-    /// used the first time there is a context.
+    /// Puts what was read in the place of what is there. Returns when all that must be on the disk is there. `journal`
+    /// is used the first time there is a context.
     ///
     /// # Errors
     /// [`KeyringError`]; then nothing has been added. Contexts that are gone are out of use.
@@ -202,7 +221,7 @@ impl Keyring {
             None => Some(Lock::take(path)?),
         };
         let mut records = Records::read(path)?;
-        let now = since_1970();
+        let now = (self.wall_clock)();
         let starts: Vec<Start> = files
             .iter()
             .zip(&fingerprints)
@@ -243,7 +262,7 @@ impl Keyring {
         let Some(journal) = self.disk.journal.get() else { return };
         let known = lock(&self.known);
         // The number says when that was, too.
-        let now = number_at(since_1970()).unwrap_or_default();
+        let now = number_at((self.wall_clock)()).unwrap_or_default();
         let at_rest = known.iter().map(|(fingerprint, context)| {
             let (below, seen) = context.at_rest();
             let below = below.max(now);
@@ -298,7 +317,7 @@ fn not_now(context: &Context, file: &ContextFile) -> Option<String> {
     }
 }
 
-fn since_1970() -> Duration {
+pub(super) fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 

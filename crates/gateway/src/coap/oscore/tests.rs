@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use fogmux_auth::{Acl, AnonymousPolicy, Rules, Users};
@@ -23,7 +23,7 @@ use fogmux_oscore::{
     file::{aiocoap, libcoap, toml},
 };
 
-use super::{Keyring, shield::Shield};
+use super::{Keyring, keyring::since_1970, shield::Shield};
 use crate::coap::{CoapConfig, tests::run};
 
 struct Granted;
@@ -59,7 +59,11 @@ impl Data {
     }
 
     fn open(&self) -> Arc<Keyring> {
-        let keyring = Arc::new(Keyring::default());
+        self.open_at(since_1970)
+    }
+
+    fn open_at(&self, wall_clock: fn() -> Duration) -> Arc<Keyring> {
+        let keyring = Arc::new(Keyring::with_clock(wall_clock));
         self.reload(&keyring);
         keyring
     }
@@ -115,8 +119,16 @@ fn is_taken(shield: &mut Shield, device: &Arc<Context>) -> bool {
 }
 
 fn own_toml(number: u8, user: &str) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    toml::write(Some(user), &parameters(number)).to_string() + &toml::made(now.as_secs())
+    own_toml_at(number, user, since_1970())
+}
+
+fn own_toml_at(number: u8, user: &str, made: Duration) -> String {
+    toml::write(Some(user), &parameters(number)).to_string() + &toml::made(made.as_secs())
+}
+
+/// A wall clock that is two seconds ahead. The clock gives 256 numbers in each second.
+fn later() -> Duration {
+    since_1970() + Duration::from_secs(2)
 }
 
 fn is_asked_for_proof(shield: &mut Shield, device: &Arc<Context>) -> bool {
@@ -198,8 +210,8 @@ fn b_1_a_context_without_a_record_has_no_window_and_numbers_of_its_own() {
     data.add("one.toml", &toml::write(Some("alice"), &old));
     let mut numbers = HashSet::new();
     let one = device(1);
-    for _ in 0..2 {
-        let mut shield = Shield::new(data.open());
+    for wall_clock in [since_1970, later] {
+        let mut shield = Shield::new(data.open_at(wall_clock));
         let (first, mut pending) = request(&one, None);
         let (Opened::Answer(exchange), answer) = open(&mut shield, &first) else { panic!("no proof is asked for") };
         let mut sealed = Vec::new();
@@ -210,8 +222,6 @@ fn b_1_a_context_without_a_record_has_no_window_and_numbers_of_its_own() {
         pending.open(&sealed, &mut Vec::new()).unwrap();
         drop((shield, exchange));
         fs::remove_file(data.journal()).unwrap();
-        // A clock that counts seconds, and 256 numbers in each.
-        std::thread::sleep(Duration::from_millis(1100));
     }
     // A file that says that its keys are new is not believed for ever.
     let long_ago = toml::write(Some("alice"), &old).to_string() + &toml::made(1_577_836_800);
@@ -232,9 +242,8 @@ fn b_1_a_context_whose_line_was_lost_while_it_was_away_has_no_window() {
     drop(data.open());
     data.add("one.toml", &text);
     assert!(is_asked_for_proof(&mut Shield::new(data.open()), &device(1)));
-    std::thread::sleep(Duration::from_millis(1100));
-    data.add("three.toml", &own_toml(3, "carol"));
-    assert!(is_taken(&mut Shield::new(data.open()), &device(3)));
+    data.add("three.toml", &own_toml_at(3, "carol", later()));
+    assert!(is_taken(&mut Shield::new(data.open_at(later)), &device(3)));
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub(in crate::mqtt) struct Left {
 
 impl MqttMailbox {
     /// Takes out the messages of some shared subscriptions of a session that goes on, or of all of one that is over,
-    /// which go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1 in flight.
-    /// One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
+    /// which go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1
+    /// in flight. One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
     pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves<'_>) -> Left {
         let mut left = Left::default();
         let is_left = |kept: &Kept| match leaves {

@@ -20,8 +20,8 @@ impl Ledger {
         missing
     }
 
-    /// Returns the messages that did not reach readers which read until the shutdown ended their connections. A member of
-    /// a shared subscription may leave after all other members, with messages that nobody can take.
+    /// Returns the messages that did not reach readers which read until the shutdown ended their connections. A member
+    /// of a shared subscription may leave after all other members, with messages that nobody can take.
     pub(in crate::simulation) fn missing_after_shutdown(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let stayed = |reader: &Rc<Reader>| !reader.away.get() && reader.promise != Promise::Shared;
@@ -139,8 +139,8 @@ impl Ledger {
                 let first = seen.insert(id);
                 let qos = message.qos.min(reader.max_qos);
                 let last = newest.entry((message.publisher, &message.topic, qos)).or_insert(0);
-                // A session gets again what it has not acknowledged. A retained message may come twice, with the walk over
-                // them and live, but no older one.
+                // A session gets again what it has not acknowledged. A retained message may come twice, with the walk
+                // over them and live, but no older one.
                 let again = !first && (!message.retain || reader.promise == Promise::AllConfirmed);
                 if *last > id && !again {
                     faults.push(format!("{} got message {id} of {} after {last}", reader.name, message.topic));

@@ -64,7 +64,7 @@ fn tls() -> TlsConfig {
     TlsConfig::load(&file("server.pem"), &file("server.key")).expect("a certificate").with_clients(trust, false)
 }
 
-/// Whom a client shows to be: a common name, and addresses.
+/// The identity in a client's certificate: a common name, and addresses.
 struct Identity<'a> {
     common_name: &'a str,
     dns: &'a [&'a str],

@@ -1,5 +1,5 @@
-//! OSCORE contexts of the clients: one file each, and beside it how far its sequence numbers are used (RFC 8613 appendix
-//! B.1.1).
+//! OSCORE contexts of the clients: one file each, and beside it how far its sequence numbers are used (RFC 8613
+//! appendix B.1.1).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -18,6 +18,8 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
+use crate::driver::Answer;
+use crate::driver::testing::{outcome, turn};
 use crate::experiment::{CoapAnswer, Operation, Qos, Security};
 use crate::origin::{Keys, Origin, OriginConfig};
 
@@ -33,12 +35,7 @@ struct Heard {
 
 impl Sink for Heard {
     fn done(&mut self, tag: u64, answer: Answer<'_>) {
-        let answer = match answer {
-            Answer::Success(payload) => Ok(payload.to_vec()),
-            Answer::Refused(why) => Err(why.to_owned()),
-            Answer::Lost => Err("lost".to_owned()),
-        };
-        assert!(self.done.insert(tag, answer).is_none(), "{tag} was answered twice");
+        assert!(self.done.insert(tag, outcome(answer)).is_none(), "{tag} was answered twice");
     }
 
     fn message(&mut self, payload: &[u8]) {
@@ -48,16 +45,7 @@ impl Sink for Heard {
 
 /// Drives a client until `enough`.
 async fn drive(client: &mut dyn Client, heard: &mut Heard, enough: impl Fn(&Heard) -> bool) -> Result<(), DriverError> {
-    let until = std::future::poll_fn(|cx| {
-        while !enough(heard) {
-            match client.poll_turn(cx, heard) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        Poll::Ready(Ok(()))
-    });
+    let until = turn(client, heard, |_, heard| enough(heard));
     timeout(Duration::from_secs(20), until).await.expect("in time")
 }
 

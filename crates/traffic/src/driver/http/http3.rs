@@ -163,8 +163,8 @@ impl Client for Http3 {
     fn close(self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(async move {
             self.quic.close(NO_ERROR.into(), b"");
-            // quinn's task sends it now. That the three timeouts of RFC 9000 §10.2 are over is not waited for, as nobody
-            // waits for the end of TCP's TIME-WAIT: it would be counted as a part of a short visit.
+            // quinn's task sends it now. That the three timeouts of RFC 9000 §10.2 are over is not waited for, as
+            // nobody waits for the end of TCP's TIME-WAIT: it would be counted as a part of a short visit.
             tokio::task::yield_now().await;
         })
     }

@@ -3,7 +3,6 @@
 mod server;
 
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,32 +15,12 @@ use tokio::task::LocalSet;
 
 use self::server::{Listens, Server};
 use super::driver;
-use crate::driver::{Answer, Client, DriverError, Request, Role, Sink};
+use crate::driver::testing::{self, Seen};
+use crate::driver::{Client, DriverError, Request, Role};
 use crate::experiment::{Credential, Door, Experiment};
 use crate::target::Access;
 
 const ALL: [Listens; 5] = [Listens::One, Listens::Two, Listens::OneOverTls, Listens::TwoOverTls, Listens::Three];
-
-#[derive(Debug, Default)]
-struct Seen {
-    done: Vec<(u64, Result<Vec<u8>, String>)>,
-    messages: Vec<Vec<u8>>,
-}
-
-impl Sink for Seen {
-    fn done(&mut self, tag: u64, answer: Answer<'_>) {
-        let answer = match answer {
-            Answer::Success(payload) => Ok(payload.to_vec()),
-            Answer::Refused(why) => Err(why.to_owned()),
-            Answer::Lost => Err("lost".to_owned()),
-        };
-        self.done.push((tag, answer));
-    }
-
-    fn message(&mut self, payload: &[u8]) {
-        self.messages.push(payload.to_vec());
-    }
-}
 
 fn run(test: impl AsyncFnOnce()) {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
@@ -70,12 +49,8 @@ async fn connect(experiment: &Experiment, access: &Access) -> Box<dyn Client> {
     driver.connect(Role::Publisher, 0).await.unwrap().client
 }
 
-/// Takes turns until enough has been seen.
 async fn turn(client: &mut dyn Client, seen: &mut Seen, enough: impl Fn(&Seen) -> bool) -> Result<(), DriverError> {
-    while !enough(seen) {
-        poll_fn(|cx| client.poll_turn(cx, seen)).await?;
-    }
-    Ok(())
+    testing::turn(client, seen, |_, seen| enough(seen)).await
 }
 
 #[test]

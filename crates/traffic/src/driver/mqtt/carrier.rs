@@ -110,8 +110,8 @@ impl Carrier {
         self.frames.as_ref().is_some_and(|frames| frames.sent < frames.output.len())
     }
 
-    /// Sends of `packets` as much as goes, and says how much that was. What was not sent must stand at the front the next
-    /// time, too.
+    /// Sends of `packets` as much as goes, and says how much that was. What was not sent must stand at the front the
+    /// next time, too.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, packets: &[u8]) -> Poll<io::Result<usize>> {
         let Some(frames) = &mut self.frames else {
             let sent = ready!(Pin::new(&mut self.io).poll_write(cx, packets))?;

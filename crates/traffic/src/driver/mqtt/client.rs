@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::carrier::Carrier;
 use super::session::Session;
-use crate::driver::{Answer, Client, DriverError, Pending, Request, Sink};
+use crate::driver::{Client, DriverError, Nobody, Pending, Request, Sink};
 use crate::outcome::Bytes;
 
 /// Writes of one turn at most; what is left then has the next one.
@@ -145,14 +145,6 @@ impl Client for MqttClient {
             let _ = timeout(GOODBYE, self.finish()).await;
         })
     }
-}
-
-/// A sink that ignores all events, for a client that is closing.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn done(&mut self, _: u64, _: Answer<'_>) {}
-    fn message(&mut self, _: &[u8]) {}
 }
 
 fn broken(error: std::io::Error) -> DriverError {

@@ -18,32 +18,11 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::carrier::Carrier;
 use super::client::MqttClient;
 use super::session::{Session, Wanted};
-use crate::driver::{Answer, Client, DriverError, Request, Sink};
+use crate::driver::testing::{Seen, turn as until};
+use crate::driver::{Client, DriverError, Request};
 
 /// Less than any large message, and than what is sent in a turn.
 const PIPE_BYTES: usize = 1_000;
-
-/// The outcomes of requests.
-#[derive(Default)]
-struct Seen {
-    done: Vec<(u64, Result<Vec<u8>, String>)>,
-    messages: Vec<Vec<u8>>,
-}
-
-impl Sink for Seen {
-    fn done(&mut self, tag: u64, answer: Answer<'_>) {
-        let answer = match answer {
-            Answer::Success(payload) => Ok(payload.to_vec()),
-            Answer::Refused(why) => Err(why.to_owned()),
-            Answer::Lost => Err("lost".to_owned()),
-        };
-        self.done.push((tag, answer));
-    }
-
-    fn message(&mut self, payload: &[u8]) {
-        self.messages.push(payload.to_vec());
-    }
-}
 
 /// How the server behaves.
 #[derive(Clone, Copy)]
@@ -181,25 +160,6 @@ async fn connect(manner: Manner, wanted: Wanted, framed: bool) -> Result<MqttCli
     let mut client = MqttClient::new(carrier, session, counter, Rc::new(RefCell::new(vec![0; 4_096].into())));
     until(&mut client, &mut Seen::default(), |client, _| client.is_connected()).await?;
     Ok(client)
-}
-
-/// Turns until it is so.
-async fn until(
-    client: &mut MqttClient,
-    seen: &mut Seen,
-    wanted: impl Fn(&MqttClient, &Seen) -> bool,
-) -> Result<(), DriverError> {
-    poll_fn(|cx| {
-        while !wanted(client, seen) {
-            match client.poll_turn(cx, seen) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        Poll::Ready(Ok(()))
-    })
-    .await
 }
 
 fn here<T>(work: impl Future<Output = T>) -> T {

@@ -3,54 +3,20 @@
 mod service;
 
 use std::collections::HashSet;
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions};
 
 use self::service::Service;
 use super::driver;
-use crate::driver::{Answer, Client, Driver, DriverError, Request, Role, Sink};
+use crate::driver::testing::{self, Seen as Told};
+use crate::driver::{Client, Driver, DriverError, Request, Role};
 use crate::experiment::{Door, Experiment};
 use crate::target::Access;
 
-/// Everything that a sink was told.
-#[derive(Default)]
-struct Told {
-    done: Vec<(u64, Result<Vec<u8>, String>)>,
-    messages: Vec<Vec<u8>>,
-}
-
-impl Sink for Told {
-    fn done(&mut self, tag: u64, answer: Answer<'_>) {
-        let answer = match answer {
-            Answer::Success(payload) => Ok(payload.to_vec()),
-            Answer::Refused(why) => Err(why.to_owned()),
-            Answer::Lost => Err("lost".to_owned()),
-        };
-        self.done.push((tag, answer));
-    }
-
-    fn message(&mut self, payload: &[u8]) {
-        self.messages.push(payload.to_vec());
-    }
-}
-
 /// Turns `client` until the sink has been told enough.
 async fn turn(client: &mut dyn Client, told: &mut Told, enough: impl Fn(&Told) -> bool) -> Result<(), DriverError> {
-    let turns = poll_fn(|cx| {
-        loop {
-            if enough(told) {
-                return Poll::Ready(Ok(()));
-            }
-            match client.poll_turn(cx, told) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-    });
+    let turns = testing::turn(client, told, |_, told| enough(told));
     tokio::time::timeout(Duration::from_secs(20), turns).await.expect("it comes within 20 seconds")
 }
 

@@ -25,7 +25,8 @@ impl MqttMessage {
     /// Bytes of the message and what is around it.
     pub(super) const fn bytes(&self) -> u64 {
         let application = match self.kind {
-            // MQTT 3.1.1 §3.1: fixed header, name and level of the protocol, flags, keep-alive, length of the identifier.
+            // MQTT 3.1.1 §3.1: fixed header, name and level of the protocol, flags, keep-alive, length of the
+            // identifier.
             MqttKind::Connect => 2 + 6 + 1 + 1 + 2 + 2,
             // §3.3: fixed header and length of the topic; the packet identifier of QoS 1 and 2 is not in the document.
             MqttKind::Publish | MqttKind::Answer => 2 + 2,

@@ -84,7 +84,7 @@ impl Comparison {
 /// How much of a comparison is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// What became worse or better.
+    /// Rows that became worse or better.
     Changes,
     /// And what did not.
     Everything,

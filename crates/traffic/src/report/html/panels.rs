@@ -33,8 +33,8 @@ pub(crate) fn by<'s, 'r>(
     panels
 }
 
-/// The key that tells the lines of a panel apart: the first in which runs differ and of which panels have a few. Several
-/// when runs differ in them together.
+/// The key that tells the lines of a panel apart: the first in which runs differ and of which panels have a few.
+/// Several when runs differ in them together.
 pub(crate) fn line_keys(summaries: &[Summary<'_>], varying: &Varying, beside: &[&str]) -> Vec<String> {
     let usual = [DOOR, SECURITY, TARGET].map(|key| vec![key.to_owned()]);
     let others = varying.keys().filter(|key| *key != PAYLOAD).map(|key| vec![key.to_owned()]);

@@ -14,7 +14,7 @@ pub(crate) fn write(out: &mut String, result: &PaperResult) {
         escape(&result.title),
         escape(&paper::cited(result))
     );
-    for (what, text) in [("There", &result.setup), ("Otherwise here", &result.differences)] {
+    for (what, text) in [("Setup in the paper", &result.setup), ("How this run differs", &result.differences)] {
         if !text.is_empty() {
             let _ = writeln!(out, "<p><b>{what}.</b> {}</p>", escape(text));
         }
@@ -28,11 +28,11 @@ fn claims(out: &mut String, result: &PaperResult) {
     if result.claims.is_empty() {
         return;
     }
-    let _ = write!(out, "<h3>What of it holds</h3><p>{}</p><ul class=\"claims\">", escape(&paper::conclusion(result)));
+    let _ = write!(out, "<h3>Claims</h3><p>{}</p><ul class=\"claims\">", escape(&paper::conclusion(result)));
     for claim in &result.claims {
         let own = match paper::agreement(claim) {
             "" => String::new(),
-            agreement => format!(" The document’s own numbers {agreement}."),
+            agreement => format!(" The paper’s own numbers {agreement}."),
         };
         let _ = writeln!(
             out,

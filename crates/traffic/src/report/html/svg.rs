@@ -86,7 +86,7 @@ impl Svg {
         }
     }
 
-    /// Words.
+    /// Writes a text.
     pub(crate) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",

@@ -1,5 +1,5 @@
-//! A server that answers every request, with what it likes, for as long as it is asked: a request ends after a number of
-//! messages that its bodies bound, and an observation keeps no more than it may.
+//! A server that answers every request, with what it likes, for as long as it is asked: a request ends after a number
+//! of messages that its bodies bound, and an observation keeps no more than it may.
 
 use super::*;
 

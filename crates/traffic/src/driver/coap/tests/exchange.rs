@@ -16,8 +16,7 @@ fn s4_2_a_confirmable_is_sent_as_often_as_it_may_be_and_is_lost_then() {
         }
         assert_eq!(asking.await.unwrap().done.get(&7), Some(&Err("lost".to_owned())));
         // 50 + 100 + 200 + 400 ms.
-        let took = began.elapsed();
-        assert!((750..5_000).contains(&took.as_millis()), "{took:?}");
+        assert!(began.elapsed() >= Duration::from_millis(750));
     });
 }
 

@@ -38,7 +38,7 @@ fn oscore_proves_that_it_is_fresh_and_hides_the_path() {
     run(async {
         let mut hand = Hand::new().await;
         let address = hand.address();
-        let (began, path) = (Instant::now(), directory.path().to_owned());
+        let path = directory.path().to_owned();
         let asking = tokio::task::spawn_local(async move {
             let experiment = Experiment { security: "oscore".parse().unwrap(), ..experiment() };
             let access = Access { oscore: Some(path), ..access(address) };
@@ -78,7 +78,6 @@ fn oscore_proves_that_it_is_fresh_and_hides_the_path() {
         let (heard, bytes) = asking.await.unwrap();
         assert_eq!(heard.done.get(&7), Some(&Ok(Vec::new())));
         assert!(bytes.socket_up > bytes.protocol_up, "{bytes:?}");
-        assert!(began.elapsed() < Duration::from_secs(5));
     });
     let left = std::fs::read_to_string(directory.path().join("publisher-0.toml.sequence")).unwrap();
     assert_eq!(left.trim(), "2", "what was not used is given back");

@@ -18,7 +18,7 @@ public final class Bridge {
             System.exit(0);
         } catch (Exception error) {
             JsonObject line = new JsonObject();
-            // What a library wraps around the reason says less than the reason.
+            // The exception that a library wraps around the reason says less than the reason.
             Throwable cause = error;
             while (cause.getCause() != null) {
                 cause = cause.getCause();
