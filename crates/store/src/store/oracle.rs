@@ -401,13 +401,9 @@ fn a_start_that_cannot_read_a_segment_ends_or_leaves_it_alone() {
                 store.close().unwrap();
                 expected.insert(topic, 7);
             } else {
-                match opened.unwrap_err() {
-                    OpenError::Io { path, source } => {
-                        assert!(path.ends_with(format!("journal/{:08}.segment", slot.0)), "{}", path.display());
-                        assert_eq!(source.raw_os_error(), Some(errno));
-                    }
-                    other => panic!("{other}"),
-                }
+                let OpenError::Io { path, source } = opened.unwrap_err() else { panic!("another error") };
+                assert!(path.ends_with(format!("journal/{:08}.segment", slot.0)), "{}", path.display());
+                assert_eq!(source.raw_os_error(), Some(errno));
             }
             medium.platters().outage = None;
             let rig = Rig::open(&medium, Durability::Group);
