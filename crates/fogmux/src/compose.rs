@@ -59,9 +59,10 @@ impl Running {
 /// Starts a gateway.
 pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     let authority = Arc::new(Authority::new(home::rules(config, &home.directory)?));
+    // The store needs files, too.
+    open_files::raise_limit();
     let store = open_store(config, &home.directory)?;
     let contexts = contexts(config, &home.directory, &store).inspect_err(|_| close(&store))?;
-    open_files::raise_limit();
     warn_of_weakness(config);
     let gateway = GatewayConfig {
         workers: workers(config),
@@ -156,7 +157,8 @@ fn open_store(config: &Config, directory: &Path) -> Result<JournalStore, Failure
     };
     JournalStore::open(&wanted).map_err(|error| match error {
         OpenError::InUse(_) => Failure::new(Status::Unavailable, format!("{error}; is there a gateway already?")),
-        OpenError::Format { .. } | OpenError::Newer { .. } | OpenError::Io { .. } => Failure::new(Status::IoErr, error),
+        OpenError::Io { path, source } => Failure::io(path.display(), &source),
+        OpenError::Format { .. } | OpenError::Newer { .. } => Failure::new(Status::IoErr, error),
     })
 }
 

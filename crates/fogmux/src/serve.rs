@@ -114,8 +114,15 @@ struct Signals {
 
 impl Signals {
     fn listen() -> Result<Self, Failure> {
+        take_limit_of_file_size()?;
         Ok(Self { stop: Stop::listen()?, hang_up: listen(SignalKind::hangup())? })
     }
+}
+
+/// Has a file that may not grow refuse to (EFBIG), which the store takes for a full disk, where SIGXFSZ would end the
+/// process: the handler stays for as long as it runs.
+fn take_limit_of_file_size() -> Result<(), Failure> {
+    listen(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
 /// SIGTERM and SIGINT.

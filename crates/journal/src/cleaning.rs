@@ -17,8 +17,10 @@ use crate::{
     work::Task,
 };
 
-/// After so many failed reads, blocks that cannot be read are given up.
+/// After so many reads that the medium failed, its blocks are given up, if room is needed.
 const FAILURES_MAX: u32 = 8;
+/// Most commits between two such reads, which may take a second each.
+const PAUSE_MAX: u32 = 64;
 
 /// The way through the oldest segment.
 #[derive(Debug, Default)]
@@ -32,7 +34,10 @@ pub(crate) struct Cleaner {
     frame_bytes: u32,
     /// Parts that were live when they were read.
     copies: VecDeque<Copy>,
+    /// Reads that the medium failed, one after another.
     failures: u32,
+    /// Commits until the next such read.
+    pause: u32,
     /// A read failed, and nothing was committed since.
     paused: bool,
 }
@@ -53,13 +58,16 @@ impl Cleaner {
     /// Resumes after a commit, which shows that the disk works.
     pub(crate) const fn resume(&mut self) {
         self.paused = false;
+        self.pause = self.pause.saturating_sub(1);
     }
 
-    /// The read that must precede copying, if any. `used` is the number of bytes of the segment that hold frames.
-    pub(crate) fn reads(&self, used: u32, chunk: u32) -> Option<Task> {
-        let slot = self.slot.filter(|_| self.copies.is_empty() && self.offset < used && !self.paused)?;
+    /// The read that must precede copying, if any. `used` is the number of bytes of the segment that hold frames. Blocks
+    /// that the medium fails to give are waited for, unless the journal `hurries` because room is needed.
+    pub(crate) fn reads(&self, used: u32, chunk: u32, hurries: bool) -> Option<Task> {
+        let waits = self.paused || self.pause > 0 && !hurries;
+        let slot = self.slot.filter(|_| self.copies.is_empty() && self.offset < used && !waits)?;
         let bytes = chunk.max(self.frame_bytes).min(used - self.offset);
-        Some(Task::Read { slot, offset: self.offset, bytes, salvage: self.failures >= FAILURES_MAX })
+        Some(Task::Read { slot, offset: self.offset, bytes, salvage: hurries && self.failures >= FAILURES_MAX })
     }
 
     /// Whether all of the segment was read and copied.
@@ -67,10 +75,14 @@ impl Cleaner {
         self.slot.is_some() && self.copies.is_empty() && self.offset >= used
     }
 
-    /// A read failed. It is tried again after a commit, in case the disk is gone for a while only.
-    pub(crate) const fn failed(&mut self) {
-        self.failures += 1;
+    /// A read failed. It is tried again after a commit, in case the disk is gone for a while only. Only if it is the
+    /// medium that fails are its blocks given up in the end.
+    pub(crate) fn failed(&mut self, of_medium: bool) {
         self.paused = true;
+        if of_medium {
+            self.failures = self.failures.saturating_add(1);
+            self.pause = 1_u32.checked_shl(self.failures).unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+        }
     }
 
     /// Finds the live parts in what was read, and goes on behind the last whole frame.

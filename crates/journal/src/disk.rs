@@ -5,10 +5,23 @@ mod files;
 use std::io;
 
 pub use files::{Files, OpenError};
+use rustix::io::Errno;
 
 /// The number of a segment's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
+
+/// Whether an error says that bytes of a segment are not to be had from the medium: the only errors for which they may
+/// be given up. Any other – no permission, no descriptor, no memory – says nothing about the bytes.
+#[must_use]
+pub fn is_of_medium(error: &io::Error) -> bool {
+    // What Linux gives for blocks that fail, and for damage that a file system or a device has noticed.
+    const OF_MEDIUM: [Errno; 7] =
+        [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA, Errno::ILSEQ, Errno::REMOTEIO, Errno::TIMEDOUT];
+    // The file was cut, or is gone.
+    let is_missing = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound);
+    is_missing || error.raw_os_error().is_some_and(|raw| OF_MEDIUM.iter().any(|errno| errno.raw_os_error() == raw))
+}
 
 /// Files of fixed sizes, one for each segment.
 pub trait Disk {

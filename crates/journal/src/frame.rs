@@ -27,6 +27,9 @@ pub(crate) const FIRST: u16 = 1;
 pub(crate) const LAST: u16 = 2;
 /// The journal was closed after this frame, and everything before it was on the disk.
 pub(crate) const CLOSED: u16 = 4;
+/// The frame is the first of a start that could not read all segments. Numbers were left out before it, for as many
+/// frames as may be there: from the one on behind its `synced`.
+pub(crate) const AFTER_GAP: u16 = 8;
 
 /// No segment.
 pub(crate) const NO_SLOT: u32 = u32::MAX;

@@ -63,6 +63,9 @@ pub struct Progress {
     pub refused: Vec<Ticket>,
     /// Whether the others were committed. If not, none of them happened.
     pub outcome: Result<(), Failure>,
+    /// Live parts of records that the medium did not give when they were to be moved, and that were given up since the
+    /// last progress. Told for itself: there are no batches in it then.
+    pub lost_parts: u64,
 }
 
 /// The occasion on which the journal is asked for work.
@@ -133,6 +136,10 @@ pub struct Journal {
     epoch_first: u64,
     /// Whether nothing is left to note at the end: the last frame says that the journal was closed, or the disk fails.
     closed: bool,
+    /// Numbers of frames were left out before the next, from behind this one on.
+    after_gap: Option<u64>,
+    /// The last ticket of which progress was told.
+    told: Ticket,
     waiting: Changes,
     /// The changes that are being committed.
     flight: Option<Arc<Changes>>,
@@ -162,11 +169,13 @@ pub(crate) struct Start {
     pub(crate) number: u64,
     pub(crate) epoch: u32,
     pub(crate) closed: bool,
+    /// Numbers of frames were left out before the next, from behind this one on.
+    pub(crate) after_gap: Option<u64>,
 }
 
 impl Journal {
     pub(crate) fn begin(start: Start) -> Self {
-        let Start { config, index, segments, next_id, number, epoch, closed } = start;
+        let Start { config, index, segments, next_id, number, epoch, closed, after_gap } = start;
         Self {
             config,
             ids: Ids::from(next_id),
@@ -179,6 +188,8 @@ impl Journal {
             epoch,
             epoch_first: number,
             closed,
+            after_gap,
+            told: Ticket::default(),
             waiting: Changes::default(),
             flight: None,
             last_ticket: Ticket::default(),

@@ -10,7 +10,7 @@ use crate::{
     config::Config,
     disk::Slot,
     entry::{FORGET, Forget, PUT, Put},
-    frame::{self, FIRST, HEADER_CONTENT, Header, LAST},
+    frame::{self, AFTER_GAP, FIRST, HEADER_CONTENT, Header, LAST},
     index::Place,
     record::Key,
     segments::Segments,
@@ -199,7 +199,8 @@ impl Layout {
         let last = self.last();
         self.frames.iter().zip(self.header.number..).map(move |(frame, number)| {
             let first = if number == self.header.number { FIRST } else { 0 };
-            let flags = self.header.flags | first | if number == last { LAST } else { 0 };
+            let others = if number == self.header.number { 0 } else { AFTER_GAP };
+            let flags = self.header.flags & !others | first | if number == last { LAST } else { 0 };
             // The next frame of the commit that is elsewhere, or else what the header says already.
             let mut later = self.frames.iter().skip_while(move |other| !std::ptr::eq(*other, frame));
             let next = later.find(|other| other.slot != frame.slot).map_or(self.header.next_slot, |other| other.slot.0);

@@ -11,7 +11,7 @@ const PART_BITS: u32 = 8;
 pub(crate) const PARTS_MAX: u32 = 1 << PART_BITS;
 /// Each start begins at a multiple of this, so that an identifier that was given out and never committed is not given
 /// out again. More cannot be waiting for a commit. 2³² starts are possible.
-const STRIDE: u64 = 1 << 24;
+pub(crate) const STRIDE: u64 = 1 << 24;
 
 /// The largest identifier that a header may name as the next one: it leaves 2³¹ starts before they are used up.
 pub(crate) const NEXT_ID_MAX: u64 = 1 << 55;

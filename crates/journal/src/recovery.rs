@@ -7,14 +7,22 @@ mod apply;
 mod order;
 mod scan;
 
-use std::{collections::VecDeque, io};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io,
+};
 
 use crate::{
     config::{Config, ConfigError},
-    disk::Disk,
+    disk::{Disk, Slot},
     journal::{Journal, Start},
+    record::STRIDE,
     segments::Segments,
 };
+
+/// Frames for which identifiers and epochs are left out at most, at a start that could not read all segments: there are
+/// not as many starts and failed commits in them.
+const BLIND_MAX: u64 = 4096;
 
 /// The journal cannot be opened. Nothing on the disk was changed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +33,15 @@ pub enum RecoveryError {
     /// The segments cannot be listed.
     #[error("the segments cannot be listed: {0}")]
     List(io::Error),
+    /// A segment cannot be read, for a reason that says nothing about what is in it: no permission, no descriptor, no
+    /// memory.
+    #[error("segment {} cannot be read: {error}", .slot.0)]
+    Read {
+        /// The segment.
+        slot: Slot,
+        /// The system's error.
+        error: io::Error,
+    },
     /// A newer release has written to it.
     #[error("the journal has format {found}, and this release reads {known}")]
     Newer {
@@ -64,10 +81,12 @@ pub struct Recovery {
     /// Blocks that begin a frame behind the last one that counts, and are not one: a commit that was cut off, or the
     /// damage of the last one. Only after [`Recovery::closed`] is it known to be neither.
     pub torn: u64,
-    /// Blocks that could not be read.
+    /// Blocks that the medium did not give. Their segments are left alone.
     pub unreadable_blocks: u64,
     /// Segments that are shorter than they were.
     pub short_files: u64,
+    /// Segments that are longer than they were.
+    pub long_files: u64,
     /// The segment is not there in which the newest commits are, if there were any after the last that was read.
     pub lost_end: bool,
     /// Segments that there are.
@@ -86,7 +105,31 @@ impl Recovery {
             || self.incomplete > 0
             || self.unreadable_blocks > 0
             || self.short_files > 0
+            || self.long_files > 0
             || self.lost_end
+    }
+}
+
+/// The parts of the disk that a start could not read, and that may be readable at the next.
+///
+/// What is in them is unknown, so nothing is done that would make it void: the segments are left alone; frames, epochs
+/// and identifiers go on behind those that may be there; and nothing is cleaned for a while, since a put in them may have
+/// its forget elsewhere, and a forget in them its put.
+struct Blind {
+    /// Segments with unreadable blocks, and those with frames that would count if others could be read.
+    held: BTreeSet<Slot>,
+    blocks: u64,
+}
+
+impl Blind {
+    fn of(scan: &scan::Scan, log: &order::Log, applied: &apply::Applied) -> Self {
+        let mut held = applied.unreadable.clone();
+        held.extend(scan.files.iter().filter(|file| file.unreadable > 0).map(|file| file.slot));
+        if !held.is_empty() {
+            held.extend(&log.dropped_in);
+        }
+        let at_first: u64 = scan.files.iter().map(|file| file.unreadable).sum();
+        Self { held, blocks: at_first.max(applied.unreadable.len() as u64) }
     }
 }
 
@@ -94,19 +137,21 @@ impl Journal {
     /// Opens a journal, or begins one if there is none.
     ///
     /// # Errors
-    /// The sizes are wrong, the disk cannot be listed, or a newer release has written to it. Damage is no error.
+    /// The sizes are wrong, the disk cannot be listed, a segment cannot be read for another reason than its medium, or a
+    /// newer release has written to it. Damage is no error.
     pub fn open<D: Disk + ?Sized>(disk: &D, config: Config) -> Result<(Self, Recovery), RecoveryError> {
         config.check()?;
         let scan = scan::Scan::of(disk, &config)?;
         let log = order::Log::of(&scan);
-        let applied = apply::Applied::of(disk, &log);
+        let applied = apply::Applied::of(disk, &log)?;
+        let blind = Blind::of(&scan, &log, &applied);
         let mut segments = Segments::default();
+        segments.held = blind.held;
         for file in &scan.files {
             let used = applied.segments.get(&file.slot).filter(|segment| segment.used > 0);
             segments.table.insert(file.slot, used.cloned().unwrap_or_default());
             if let Some(segment) = segments.table.get_mut(&file.slot) {
                 segment.bytes = file.bytes;
-                segment.suspect = file.unreadable > 0;
                 segments.live += segment.live;
             }
             if used.is_none() {
@@ -118,7 +163,8 @@ impl Journal {
         order.sort_by_key(|(_, segment)| segment.first);
         segments.order = order.into_iter().map(|(slot, _)| *slot).collect::<VecDeque<_>>();
         let last = segments.order.back().and_then(|slot| segments.table.get(slot));
-        segments.open = last.is_some_and(|last| !last.suspect && last.bytes == config.segment_bytes);
+        segments.open = last.is_some_and(|last| last.bytes == config.segment_bytes) && segments.held.is_empty();
+        segments.pinned = (!segments.held.is_empty()).then_some(log.oldest);
         let report = Recovery {
             records: applied.records,
             frames: log.frames.len() as u64 - applied.unread.len() as u64,
@@ -126,8 +172,9 @@ impl Journal {
             incomplete: applied.incomplete,
             dropped: log.dropped,
             torn: scan.broken.iter().filter(|number| **number >= log.next).count() as u64,
-            unreadable_blocks: scan.files.iter().map(|file| file.unreadable).sum(),
+            unreadable_blocks: blind.blocks,
             short_files: scan.files.iter().filter(|file| file.is_short).count() as u64,
+            long_files: scan.files.iter().filter(|file| file.is_long).count() as u64,
             lost_end: log.lost_end,
             files: scan.files.len() as u64,
             bytes: scan.files.iter().map(|file| u64::from(file.bytes)).sum(),
@@ -138,14 +185,16 @@ impl Journal {
         for slot in log.unsynced() {
             let _ = disk.sync(slot);
         }
+        let segments_held = !segments.held.is_empty();
         let start = Start {
             config,
             index: applied.index,
             segments,
-            next_id: scan.next_id.max(applied.next_id),
-            number: log.next,
-            epoch: log.epoch + 1,
+            next_id: scan.next_id.max(applied.next_id) + blind.blocks.min(BLIND_MAX) * STRIDE,
+            number: if segments_held { log.next.max(log.last_seen + 1) + blind.blocks } else { log.next },
+            epoch: log.epoch + 1 + u32::try_from(blind.blocks.min(BLIND_MAX)).unwrap_or_default(),
             closed: log.closed,
+            after_gap: segments_held.then_some(log.next - 1),
         };
         Ok((Self::begin(start), report))
     }
@@ -154,13 +203,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        Batch,
-        disk::{Files, Slot},
-        frame,
-        journal::Occasion,
-        work,
-    };
+    use crate::{Batch, disk::Files, frame, journal::Occasion, work};
 
     #[test]
     fn a_newer_format_is_an_error_and_stays_as_it_is() {

@@ -3,12 +3,15 @@
 //! A segment leaves in three steps: nothing live is in it any more, and the disk has what made it so; a frame on the
 //! disk says that it is not needed; then it is overwritten or removed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
     config::{Config, RESERVE},
     disk::Slot,
 };
+
+/// Segments by which the files may grow while the medium fails to give what is to be cleaned: with 512 KiB, 16 MiB.
+const HOLD: u64 = 32;
 
 /// A segment.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +67,12 @@ pub(crate) struct Segments {
     doomed: Vec<Slot>,
     /// Files that could not be removed, and are tried again after the next commit.
     stuck: Vec<Slot>,
+    /// Segments of which the medium did not give everything. They are left alone, for it may at another start: they are
+    /// neither written to nor removed.
+    pub(crate) held: BTreeSet<Slot>,
+    /// The first frame that is needed for the sake of those that the start could not read. While there is one, no segment
+    /// leaves.
+    pub(crate) pinned: Option<u64>,
     /// Bytes of live entries in all segments.
     pub(crate) live: u64,
 }
@@ -76,33 +85,34 @@ impl Segments {
 
     /// The segment that is cleaned next. Its place may be the current one's.
     pub(crate) fn oldest(&self) -> Option<Slot> {
-        let slot = self.order.front().copied()?;
+        let slot = self.order.front().copied().filter(|_| self.pinned.is_none())?;
         (self.current() != Some(slot)).then_some(slot)
     }
 
     /// The first frame that is needed. `next` is the number of the next.
     pub(crate) fn oldest_number(&self, next: u64) -> u64 {
-        self.order.front().and_then(|slot| self.table.get(slot)).map_or(next, |segment| segment.first)
+        let first = self.order.front().and_then(|slot| self.table.get(slot)).map_or(next, |segment| segment.first);
+        self.pinned.map_or(first, |pinned| pinned.min(first))
     }
 
-    /// Files that stay.
+    /// Files that stay and are in use.
     pub(crate) fn files(&self) -> usize {
-        self.table.len() - self.doomed.len() - self.stuck.len()
+        self.table.len() - self.doomed.len() - self.stuck.len() - self.left_alone().count()
     }
 
-    fn bytes_that_stay(&self) -> u64 {
-        self.disk_bytes() - self.doomed.iter().chain(&self.stuck).map(|slot| self.size(*slot)).sum::<u64>()
+    fn left_alone(&self) -> impl Iterator<Item = Slot> {
+        self.held.iter().copied().filter(|slot| self.table.contains_key(slot) && !self.order.contains(slot))
+    }
+
+    /// Bytes of the files in use.
+    pub(crate) fn bytes_in_use(&self) -> u64 {
+        let others = self.doomed.iter().chain(&self.stuck).copied().chain(self.left_alone());
+        self.disk_bytes() - others.map(|slot| self.size(slot)).sum::<u64>()
     }
 
     /// Bytes of all files.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.table.values().map(|segment| u64::from(segment.bytes)).sum()
-    }
-
-    /// Whether another segment will be begun soon, so that it is better made in time.
-    pub(crate) fn is_half_full(&self) -> bool {
-        let current = self.current().and_then(|slot| self.table.get(&slot));
-        current.is_some_and(|current| current.used > current.bytes / 2)
     }
 
     fn used_bytes(&self) -> u64 {
@@ -129,6 +139,16 @@ impl Segments {
     /// Bytes that the files may take: twice the live bytes, and six segments.
     pub(crate) fn bytes_max(&self, config: &Config) -> u64 {
         2 * self.live + 6 * u64::from(config.segment_bytes)
+    }
+
+    /// Whether the files are as much larger as it is worth to wait for a medium that fails.
+    pub(crate) fn is_over(&self, config: &Config) -> bool {
+        self.used_bytes() > self.bytes_max(config) + HOLD * u64::from(config.segment_bytes)
+    }
+
+    /// Gives up what the start could not read, since room is needed.
+    pub(crate) const fn unpin(&mut self) {
+        self.pinned = None;
     }
 
     /// The lowest number that no file has.
@@ -229,7 +249,10 @@ impl Segments {
         self.leaving = leaving;
         let released: Vec<Leaving> = released;
         released.into_iter().for_each(|Leaving { slot, .. }| self.unused(slot, true, config));
-        while self.free.len() > RESERVE && self.bytes_that_stay() > self.bytes_max(config) {
+        if self.is_over(config) {
+            self.unpin();
+        }
+        while self.free.len() > RESERVE + 1 && self.bytes_in_use() > self.bytes_max(config) {
             if let Some(slot) = self.free.pop_back() {
                 self.doom(slot);
             }
@@ -238,6 +261,9 @@ impl Segments {
 
     /// Nothing in a segment is needed. If that is not said on the disk yet, the next frame has to say it.
     pub(crate) fn unused(&mut self, slot: Slot, said: bool, config: &Config) {
+        if self.held.contains(&slot) {
+            return;
+        }
         let fits = self.table.get(&slot).is_some_and(|old| !old.suspect && old.bytes == config.segment_bytes);
         match (said, fits) {
             (false, _) => self.leaving.push(Leaving { slot, announced: None }),

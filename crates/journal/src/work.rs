@@ -4,7 +4,7 @@ use std::io;
 
 use crate::{
     blocks::BLOCK,
-    disk::{Disk, Slot},
+    disk::{Disk, Slot, is_of_medium},
     plan::Layout,
 };
 
@@ -22,7 +22,7 @@ pub(crate) enum Task {
     Remove {
         slot: Slot,
     },
-    /// Reads for cleaning. With `salvage`, blocks that cannot be read are taken for zeros.
+    /// Reads for cleaning. With `salvage`, blocks that the medium does not give are taken for zeros.
     Read {
         slot: Slot,
         offset: u32,
@@ -52,7 +52,9 @@ impl Work {
             Task::Create { slot, bytes } => disk.create(*slot, *bytes).map(|()| Vec::new()),
             Task::Remove { slot } => disk.remove(*slot).map(|()| Vec::new()),
             Task::Read { slot, offset, bytes, salvage: false } => read(disk, *slot, *offset, *bytes),
-            Task::Read { slot, offset, bytes, salvage: true } => Ok(salvage(disk, *slot, *offset, *bytes).0),
+            Task::Read { slot, offset, bytes, salvage: true } => {
+                salvage(disk, *slot, *offset, *bytes).map(|(read, _)| read)
+            }
             Task::Commit { layout, sync } => commit(disk, layout, sync).map(|()| Vec::new()),
         };
         Done { task, outcome }
@@ -78,20 +80,28 @@ pub(crate) fn read<D: Disk + ?Sized>(disk: &D, slot: Slot, offset: u32, bytes: u
     Ok(buffer)
 }
 
-/// Reads what can be read. The rest is zeros, and counted in blocks.
-pub(crate) fn salvage<D: Disk + ?Sized>(disk: &D, slot: Slot, offset: u32, bytes: u32) -> (Vec<u8>, u64) {
+/// Reads what the medium gives. The rest is zeros, and counted in blocks.
+///
+/// # Errors
+/// Those that say nothing about the medium.
+pub(crate) fn salvage<D: Disk + ?Sized>(disk: &D, slot: Slot, offset: u32, bytes: u32) -> io::Result<(Vec<u8>, u64)> {
     let mut buffer = vec![0; bytes as usize];
-    if disk.read(slot, offset, &mut buffer).is_ok() {
-        return (buffer, 0);
+    let is_read = |outcome: io::Result<()>| match outcome {
+        Ok(()) => Ok(true),
+        Err(error) if is_of_medium(&error) => Ok(false),
+        Err(error) => Err(error),
+    };
+    if is_read(disk.read(slot, offset, &mut buffer))? {
+        return Ok((buffer, 0));
     }
     let mut unreadable = 0;
     let mut at = offset;
     for block in buffer.chunks_mut(BLOCK as usize) {
-        if disk.read(slot, at, block).is_err() {
+        if !is_read(disk.read(slot, at, block))? {
             block.fill(0);
             unreadable += 1;
         }
         at += BLOCK;
     }
-    (buffer, unreadable)
+    Ok((buffer, unreadable))
 }

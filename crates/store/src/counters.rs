@@ -67,6 +67,9 @@ struct Health {
     told: u64,
     logged: Option<Instant>,
     tried: Option<Instant>,
+    /// When it was last said that a commit could not be taken back, and how often it was not said since.
+    not_revoked: Option<Instant>,
+    unsaid: u64,
 }
 
 /// A reading of the counters.
@@ -86,7 +89,7 @@ pub struct Snapshot {
     pub damaged_records: u64,
     /// Blocks that the disk could not read at the start.
     pub damaged_blocks: u64,
-    /// Files that were cut short or gone at the start.
+    /// Files that were cut short, longer than they were, or gone at the start.
     pub damaged_files: u64,
     /// Frames that were missing at the start.
     pub lost_commits: u64,
@@ -125,7 +128,7 @@ impl Counters {
         self.lost_commits.store(missing, Relaxed);
         self.damaged_records.store(recovery.incomplete, Relaxed);
         self.damaged_blocks.store(recovery.unreadable_blocks, Relaxed);
-        self.damaged_files.store(recovery.short_files + u64::from(recovery.lost_end), Relaxed);
+        self.damaged_files.store(recovery.short_files + recovery.long_files + u64::from(recovery.lost_end), Relaxed);
     }
 
     fn health(&self) -> std::sync::MutexGuard<'_, Health> {
@@ -145,6 +148,22 @@ impl Counters {
             );
         }
         health.trouble = Some((state, reason));
+    }
+
+    /// Says, now and then, that a failed commit could not be taken back.
+    pub(crate) fn not_revoked(&self, error: &str) {
+        let mut health = self.health();
+        if health.not_revoked.is_some_and(|said| said.elapsed() <= QUIET) {
+            health.unsaid += 1;
+            return;
+        }
+        health.not_revoked = Some(Instant::now());
+        let others = std::mem::take(&mut health.unsaid);
+        tracing::error!(
+            error,
+            others,
+            "a failed commit could not be taken back: its values may be there after a restart"
+        );
     }
 
     /// Notes that the disk has taken something.

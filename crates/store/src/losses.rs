@@ -27,6 +27,7 @@ pub(crate) fn describe(recovery: &Recovery) -> Vec<String> {
     count(recovery.incomplete, "records incomplete");
     count(recovery.unreadable_blocks, "blocks unreadable");
     count(recovery.short_files, "files cut short");
+    count(recovery.long_files, "files longer than they were");
     count(u64::from(recovery.lost_end), "file gone in which the newest commits were, if there were any");
     all
 }
@@ -59,6 +60,19 @@ pub(crate) fn note(directory: &Path, found: Vec<String>) -> io::Result<Vec<Strin
     file.write_all(lines.as_bytes())?;
     file.sync_all()?;
     Ok(new)
+}
+
+/// Says that parts of records were lost while the gateway runs, and notes it in the file.
+pub(crate) fn tell(directory: &Path, lost_parts: u64) {
+    let found = format!("{lost_parts} parts of records given up, which the disk failed to give for long");
+    if let Err(error) = note(directory, vec![found.clone()]) {
+        tracing::warn!(%error, "what is lost could not be noted in a file");
+    }
+    tracing::error!(
+        found,
+        file = %directory.join(FILE).display(),
+        "the store is damaged: what was kept there is missing after a restart"
+    );
 }
 
 /// RFC 3339 §5.6, from seconds since 1970.
@@ -95,15 +109,26 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_while_the_gateway_runs_is_noted() {
+        let directory = tempfile::tempdir().unwrap();
+        tell(directory.path(), 3);
+        let noted = fs::read_to_string(directory.path().join(FILE)).unwrap();
+        assert!(noted.ends_with("Z 3 parts of records given up, which the disk failed to give for long\n"), "{noted}");
+    }
+
+    #[test]
     fn a_finding_is_noted_once() {
         let directory = tempfile::tempdir().unwrap();
         let missing = vec![Missing { first: 3, last: 5, bytes: Some(12_288) }];
-        let mut recovery = Recovery { missing, short_files: 1, ..Recovery::default() };
+        let mut recovery = Recovery { missing, short_files: 1, long_files: 1, ..Recovery::default() };
         let both = note(directory.path(), describe(&recovery)).unwrap();
-        assert_eq!(both, ["3 commit frames lost: 3 to 5, at most 12288 bytes", "1 files cut short"]);
+        assert_eq!(
+            both,
+            ["3 commit frames lost: 3 to 5, at most 12288 bytes", "1 files cut short", "1 files longer than they were"]
+        );
         recovery.lost_end = true;
         assert_eq!(note(directory.path(), describe(&recovery)).unwrap().len(), 1);
         assert!(note(directory.path(), describe(&recovery)).unwrap().is_empty());
-        assert_eq!(fs::read_to_string(directory.path().join(FILE)).unwrap().lines().count(), 3);
+        assert_eq!(fs::read_to_string(directory.path().join(FILE)).unwrap().lines().count(), 4);
     }
 }

@@ -10,11 +10,13 @@ use std::{
 };
 
 use fogmux_bus::Topic;
-use fogmux_journal::{Config, FORMAT, Files, Journal, Occasion, RecordId, Recovery, RecoveryError};
+use fogmux_journal::{
+    Config, FORMAT, Files, Journal, Occasion, ReadError, RecordId, Recovery, RecoveryError, Slot, is_of_medium,
+};
 
 use crate::{
     counters::{Counters, State},
-    disk::{AnyDisk, is_unwritable},
+    disk::{AnyDisk, Late, is_full, is_unwritable},
     kind::{self, Kind},
     ledger::Ledger,
     losses, record,
@@ -89,12 +91,23 @@ pub(crate) fn open(path: &Path, config: Config, shared: &Shared) -> Result<Opene
     let directory = path.join(SEGMENTS);
     match Files::open(&directory).map_err(OpenError::from) {
         Ok(files) => open_on(path, Arc::new(files), config, shared),
+        // There is nothing to read, and there may be room later.
+        Err(OpenError::Io { source, .. }) if is_full(&source) && has_no_segments(&directory) => {
+            open_on(path, Arc::new(Late::new(directory)), config, shared)
+        }
         Err(OpenError::Io { path: at, source }) if is_unwritable(&source) => {
             let why = format!("{}: {source}", at.display());
             open_to_read(path, &directory, config, shared, why)
         }
         Err(error) => Err(error),
     }
+}
+
+fn has_no_segments(directory: &Path) -> bool {
+    fs::read_dir(directory).map_or_else(
+        |error| error.kind() == io::ErrorKind::NotFound,
+        |mut entries| entries.all(|entry| entry.is_ok_and(|entry| entry.path().extension().is_none())),
+    )
 }
 
 /// Opens the store on a disk that can be written, as far as is known.
@@ -132,6 +145,7 @@ fn open_to_read(
             Ok(opened)
         }
         Err(error @ (OpenError::InUse(_) | OpenError::Format { .. } | OpenError::Newer { .. })) => Err(error),
+        Err(OpenError::Io { path, source }) if !is_unwritable(&source) => Err(OpenError::Io { path, source }),
         Err(error @ OpenError::Io { .. }) => {
             shared.counters.stop(State::Failed, format!("{why}; it cannot be read either: {error}"));
             Ok(Opened::Nothing)
@@ -143,43 +157,52 @@ fn read(path: &Path, disk: &AnyDisk, config: Config, shared: &Shared) -> Result<
     let (journal, recovery) = Journal::open(disk, config).map_err(|error| match error {
         RecoveryError::Newer { found, known } => OpenError::Format { path: path.to_owned(), found, known },
         RecoveryError::List(source) => OpenError::Io { path: path.to_owned(), source },
+        RecoveryError::Read { slot, error } => OpenError::Io { path: segment(path, slot), source: error },
         RecoveryError::Config(error) => OpenError::Io { path: path.to_owned(), source: io::Error::other(error) },
     })?;
     let mut ledger = shared.ledger();
-    let newer = index(&journal, disk, &mut ledger, &shared.counters, &recovery);
-    if let Some(what) = newer {
-        return Err(OpenError::Newer { path: path.to_owned(), what });
-    }
+    index(path, &journal, disk, &mut ledger, &shared.counters, &recovery)?;
     tell(path, &recovery);
     Ok(journal)
 }
 
-/// Finds the names of records. Returns what only a newer release can read, if there is something.
+fn segment(path: &Path, slot: Slot) -> PathBuf {
+    path.join(SEGMENTS).join(Files::name(slot))
+}
+
+/// Finds the names of records. An error if only a newer release can read some, or the system refuses to read them for
+/// another reason than damage.
 fn index(
+    path: &Path,
     journal: &Journal,
     disk: &AnyDisk,
     ledger: &mut Ledger,
     counters: &Counters,
     recovery: &Recovery,
-) -> Option<String> {
+) -> Result<(), OpenError> {
     counters.found(recovery);
-    let mut newer = None;
+    let mut failed = None;
+    let newer = |what| Some(OpenError::Newer { path: path.to_owned(), what });
     journal.visit(disk, |id, outcome| {
         let damaged = match outcome {
             Ok(record) => match Kind::from_u8(record.kind) {
                 None => {
-                    newer = Some(format!("records of kind {}", record.kind));
+                    failed = newer(format!("records of kind {}", record.kind));
                     None
                 }
                 Some(kind) => match take(ledger, kind, id, &record.bytes) {
                     Err(Unusable::Newer(version)) => {
-                        newer = Some(format!("messages of version {version}"));
+                        failed = newer(format!("messages of version {version}"));
                         None
                     }
                     Err(Unusable::Damaged(why)) => Some(why),
                     Ok(()) => None,
                 },
             },
+            Err(ReadError::Io(source)) if !is_of_medium(&source) => {
+                failed = Some(OpenError::Io { path: path.join(SEGMENTS), source });
+                None
+            }
             Err(error) => Some(error.to_string()),
         };
         if let Some(error) = damaged {
@@ -187,7 +210,7 @@ fn index(
             tracing::error!(error, "a record of the store is damaged and is skipped");
         }
     });
-    newer
+    failed.map_or(Ok(()), Err)
 }
 
 enum Unusable {

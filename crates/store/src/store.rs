@@ -3,7 +3,7 @@
 use std::{
     fmt,
     path::PathBuf,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -71,6 +71,8 @@ pub struct JournalStore(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     engine: Engine,
+    /// The outcome of the first close.
+    closed: OnceLock<Result<(), NotKept>>,
 }
 
 /// The layer below: a committer, or a store that only reads.
@@ -97,7 +99,7 @@ impl JournalStore {
         open: impl FnOnce(Config, &Shared) -> Result<Opened, OpenError>,
     ) -> Result<Self, OpenError> {
         let mode = config.durability.mode(config.interval, config.group_delay);
-        let shared = Arc::new(Shared::new(mode.waits()));
+        let shared = Arc::new(Shared::new(mode.waits(), config.path.clone()));
         let journal = Config { pending_bytes_max: config.queue_bytes_max, ..Config::default() };
         let engine = match open(journal, &shared)? {
             Opened::Writable(journal, disk) => {
@@ -108,7 +110,7 @@ impl JournalStore {
             Opened::ReadOnly(journal, disk) => Engine::ReadOnly(Box::new(journal), disk),
             Opened::Nothing => Engine::Nothing,
         };
-        Ok(Self(Arc::new(Inner { shared, engine })))
+        Ok(Self(Arc::new(Inner { shared, engine, closed: OnceLock::new() })))
     }
 
     /// The reason why nothing that is put is taken, if so. To ask is to have the disk tried again, now and then.
@@ -126,7 +128,7 @@ impl JournalStore {
     /// # Errors
     /// When something is not on the disk that the store was given, or the disk does not answer.
     pub fn close(&self) -> Result<(), NotKept> {
-        self.0.close()
+        self.0.close(CLOSE_PATIENCE)
     }
 
     /// An empty batch of changes of records that have no names.
@@ -369,10 +371,14 @@ impl Inner {
         }
     }
 
-    fn close(&self) -> Result<(), NotKept> {
-        let ended = self.committer().is_none_or(|committer| committer.close_within(CLOSE_PATIENCE));
-        let unsettled = (!ended).then(|| self.shared.ledger().unsettled());
-        self.shared.counters.end(unsettled)
+    /// A disk that does not answer is waited for once, not again when the last handle is dropped.
+    fn close(&self, patience: Duration) -> Result<(), NotKept> {
+        let close = || {
+            let ended = self.committer().is_none_or(|committer| committer.close_within(patience));
+            let unsettled = (!ended).then(|| self.shared.ledger().unsettled());
+            self.shared.counters.end(unsettled)
+        };
+        self.closed.get_or_init(close).clone()
     }
 }
 
@@ -385,7 +391,7 @@ impl fmt::Debug for Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // The result is of interest only to callers that close the store themselves, before this.
-        let _ = self.close();
+        let _ = self.close(CLOSE_PATIENCE);
     }
 }
 

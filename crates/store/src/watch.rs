@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering::Relaxed},
 };
 
@@ -11,6 +12,7 @@ use fogmux_journal::{Failure, Progress};
 use crate::{
     counters::{Counters, State},
     ledger::{Ledger, Set},
+    losses,
     names::Fate,
 };
 
@@ -21,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) undo: OnceLock<Undo>,
     /// Whether acknowledgements wait for commits.
     pub(crate) waits: bool,
+    /// The directory of the store, for word of losses.
+    path: PathBuf,
 }
 
 /// Work that follows from the outcomes.
@@ -36,8 +40,8 @@ struct Aftermath {
 }
 
 impl Shared {
-    pub(crate) fn new(waits: bool) -> Self {
-        Self { ledger: Mutex::default(), counters: Counters::default(), undo: OnceLock::new(), waits }
+    pub(crate) fn new(waits: bool, path: PathBuf) -> Self {
+        Self { ledger: Mutex::default(), counters: Counters::default(), undo: OnceLock::new(), waits, path }
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -47,6 +51,9 @@ impl Shared {
     /// Takes note of batches that are done. Readers see the earlier messages again before anybody is told that a newer
     /// one was not kept.
     pub(crate) fn progress(&self, progress: &Progress) {
+        if progress.lost_parts > 0 {
+            return losses::tell(&self.path, progress.lost_parts);
+        }
         let mut aftermath = Aftermath::default();
         let mut ledger = self.ledger();
         while let Some(set) = ledger.settled(progress.through) {
@@ -117,10 +124,7 @@ impl Shared {
             Err(failure @ Failure::Full) => self.counters.stop(State::Full, failure.to_string()),
             Err(Failure::Disk { kind, message, may_return }) => {
                 if *may_return {
-                    tracing::error!(
-                        error = message,
-                        "a failed commit could not be taken back: its values may be there after a restart"
-                    );
+                    self.counters.not_revoked(message);
                 }
                 let full = matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
                 self.counters.stop(if full { State::Full } else { State::ReadOnly }, message.clone());

@@ -105,8 +105,9 @@ impl Retained {
         }
         let message = Arc::new(shared.restore(stored, now, left));
         if undated {
-            // Or it would have its whole life again after each restart.
-            drop(self.store.put(&message, left.map(|ms| now_unix_ms.saturating_add(ms)), None));
+            // Or it would have its whole life again after each restart. One that is refused is in the store as it was,
+            // so it is also what readers have then.
+            drop(self.store.put(&message, left.map(|ms| now_unix_ms.saturating_add(ms)), Some(&message)));
         } else if let Some(life) = life {
             clocked.restored.insert(topic, life);
         }

@@ -8,7 +8,7 @@ use crate::{
     blocks::BLOCK,
     config::RESERVE,
     entry::PUT,
-    frame::{Header, NO_SLOT},
+    frame::{AFTER_GAP, Header, NO_SLOT},
     plan::{Item, Layout, NoSegment, Plan},
     segments::Need,
     work::Task,
@@ -50,9 +50,9 @@ impl Journal {
         }
         let Plan { frames, taken, .. } = plan;
         let header = Header {
-            flags,
+            flags: flags | self.after_gap.map_or(0, |_| AFTER_GAP),
             number: self.number,
-            synced: self.synced,
+            synced: self.after_gap.unwrap_or(self.synced),
             oldest: self.segments.oldest_number(self.number),
             epoch_first: self.epoch_first,
             next_id: self.ids.peek(),

@@ -5,6 +5,7 @@ use std::io;
 use super::{Failure, Journal, Progress};
 use crate::{
     batch::Ticket,
+    disk::is_of_medium,
     entry::Forget,
     index::Place,
     plan::{Item, Layout},
@@ -29,7 +30,7 @@ impl Journal {
                 let used = self.segments.table.get(&slot).map_or(0, |segment| segment.used);
                 self.cleaner.found(&chunk, used, &self.index);
             }
-            (Task::Read { .. }, Err(_)) => self.cleaner.failed(),
+            (Task::Read { .. }, Err(error)) => self.cleaner.failed(is_of_medium(&error)),
             (Task::Commit { layout, sync }, Ok(_)) => self.committed(&layout, !sync.is_empty()),
             (Task::Commit { layout, .. }, Err(error)) => self.failed(&layout, &error),
         }
@@ -37,6 +38,7 @@ impl Journal {
 
     fn committed(&mut self, layout: &Layout, sync: bool) {
         self.flight = None;
+        self.after_gap = None;
         for (header, frame) in layout.numbered() {
             self.segments.written(frame.slot, header.number, frame.end());
             self.figures.frames += 1;
@@ -73,7 +75,7 @@ impl Journal {
             self.patience = 2 * self.segments.disk_bytes();
         }
         if let Some(progress) = self.revoking.take() {
-            self.progress.push_back(progress);
+            self.tell(progress);
         }
         if let Some(last) = layout.changes.last {
             self.done(last, layout.changes.refused.clone(), Ok(()));
@@ -113,7 +115,7 @@ impl Journal {
         let waiting = self.take_waiting();
         let failure = Failure::Disk { kind: error.kind(), message: error.to_string(), may_return: false };
         if let Some(through) = waiting.last.or(layout.changes.last) {
-            self.revoking = Some(Progress { through, refused: Vec::new(), outcome: Err(failure) });
+            self.revoking = Some(Progress { through, refused: Vec::new(), outcome: Err(failure), lost_parts: 0 });
         }
     }
 
@@ -122,10 +124,20 @@ impl Journal {
         if let Err(Failure::Disk { may_return, .. }) = &mut progress.outcome {
             *may_return = true;
         }
-        self.progress.push_back(progress);
+        self.tell(progress);
     }
 
     pub(super) fn done(&mut self, through: Ticket, refused: Vec<Ticket>, outcome: Result<(), Failure>) {
-        self.progress.push_back(Progress { through, refused, outcome });
+        self.tell(Progress { through, refused, outcome, lost_parts: 0 });
+    }
+
+    pub(super) fn lost(&mut self, lost_parts: u64) {
+        self.figures.lost_parts += lost_parts;
+        self.tell(Progress { through: self.told, refused: Vec::new(), outcome: Ok(()), lost_parts });
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        self.told = progress.through;
+        self.progress.push_back(progress);
     }
 }

@@ -50,6 +50,7 @@ impl Journal {
         if !self.tight {
             return Some(self.create());
         }
+        self.segments.unpin();
         if !puts || self.is_admitted() {
             if let Some(task) = self.clean() {
                 return Some(task);
@@ -89,8 +90,8 @@ impl Journal {
     }
 
     fn idle_task(&mut self) -> Option<Task> {
-        let soon = usize::from(self.segments.is_half_full());
-        if self.segments.free.len() < RESERVE + soon && !self.tight {
+        // One beside the reserve: with it, a journal that holds little goes round when the disk is full.
+        if self.segments.free.len() <= RESERVE && !self.tight {
             return Some(self.create());
         }
         if self.segments.need(&self.config) != Need::None
@@ -98,7 +99,7 @@ impl Journal {
         {
             return Some(read);
         }
-        if self.segments.disk_bytes() > self.segments.bytes_max(&self.config) { self.clean() } else { None }
+        if self.segments.bytes_in_use() > self.segments.bytes_max(&self.config) { self.clean() } else { None }
     }
 
     fn close_task(&mut self) -> Option<Task> {
@@ -164,7 +165,8 @@ impl Journal {
             self.lose(slot);
             return None;
         }
-        self.cleaner.reads(used, self.config.frame_bytes)
+        let hurries = self.tight || self.segments.is_over(&self.config);
+        self.cleaner.reads(used, self.config.frame_bytes, hurries)
     }
 
     fn lose(&mut self, slot: Slot) {
@@ -175,7 +177,11 @@ impl Journal {
             }
             place.slot != slot
         });
-        self.figures.lost_parts += lost.len() as u64;
+        if lost.is_empty() {
+            return;
+        }
+        self.segments.held.insert(slot);
+        self.lost(lost.len() as u64);
         lost.into_iter().for_each(|bytes| self.segments.lost(slot, bytes, 0));
     }
 }

@@ -5,7 +5,7 @@ use std::{
     ops::RangeInclusive,
 };
 
-use super::{order::Log, scan::Seen};
+use super::{RecoveryError, order::Log, scan::Seen};
 use crate::{
     blocks,
     disk::{Disk, Slot},
@@ -30,12 +30,14 @@ pub(super) struct Applied {
     pub(super) incomplete: u64,
     /// Frames that could be read the first time and not the second.
     pub(super) unread: Vec<u64>,
+    /// Segments of which the medium did not give all blocks the second time.
+    pub(super) unreadable: BTreeSet<Slot>,
     /// The bytes of records that have several parts.
     totals: HashMap<RecordId, u64>,
 }
 
 impl Applied {
-    pub(super) fn of<D: Disk + ?Sized>(disk: &D, log: &Log) -> Self {
+    pub(super) fn of<D: Disk + ?Sized>(disk: &D, log: &Log) -> Result<Self, RecoveryError> {
         let mut applied = Self::default();
         let mut frames = log.frames.as_slice();
         while let Some(first) = frames.first() {
@@ -44,7 +46,10 @@ impl Applied {
             let count = frames.iter().take_while(|frame| fits(frame)).count().max(1);
             let (these, rest) = frames.split_at(count);
             let bytes = these.last().map_or(0, |last| last.end() - first.offset);
-            let (chunk, _) = work::salvage(disk, first.slot, first.offset, bytes);
+            let slot = first.slot;
+            let (chunk, unreadable) =
+                work::salvage(disk, slot, first.offset, bytes).map_err(|error| RecoveryError::Read { slot, error })?;
+            applied.unreadable.extend((unreadable > 0).then_some(slot));
             for frame in these {
                 let start = (frame.offset - first.offset) as usize;
                 applied.frame(frame, chunk.get(start..).unwrap_or_default());
@@ -52,7 +57,7 @@ impl Applied {
             frames = rest;
         }
         applied.drop_incomplete();
-        applied
+        Ok(applied)
     }
 
     fn frame(&mut self, frame: &Seen, bytes: &[u8]) {

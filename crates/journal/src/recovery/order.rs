@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     disk::Slot,
-    frame::{CLOSED, LAST, NO_SLOT},
+    frame::{AFTER_GAP, CLOSED, LAST, NO_SLOT},
 };
 
 /// The frames that count.
@@ -20,7 +20,7 @@ pub(super) struct Log {
     /// In order of their numbers.
     pub(super) frames: Vec<Seen>,
     /// The first frame that is needed.
-    oldest: u64,
+    pub(super) oldest: u64,
     /// The disk had all frames up to this one.
     synced: u64,
     /// The number of the next frame.
@@ -31,6 +31,9 @@ pub(super) struct Log {
     /// Whether one of them is gone.
     pub(super) lost_end: bool,
     pub(super) dropped: u64,
+    /// The segments of those, and the number of the last of all frames that no epoch has superseded.
+    pub(super) dropped_in: Vec<Slot>,
+    pub(super) last_seen: u64,
     pub(super) closed: bool,
 }
 
@@ -46,6 +49,8 @@ impl Log {
             next_slots: [Slot(0); 2],
             lost_end: false,
             dropped: 0,
+            dropped_in: Vec::new(),
+            last_seen: 0,
             closed: false,
         };
         let epochs = Epochs::of(&scan.frames);
@@ -66,6 +71,8 @@ impl Log {
         let is_gone = |slot: &Slot| slot.0 != NO_SLOT && scan.files.iter().all(|file| file.slot != *slot);
         log.lost_end = !scan.files.is_empty() && log.next_slots.iter().any(is_gone);
         log.dropped = (frames.len() - counted) as u64;
+        log.dropped_in = frames.iter().skip(counted).map(|frame| frame.slot).collect();
+        log.last_seen = frames.last().map_or(0, |last| last.header.number);
         frames.truncate(counted);
         log.next = frames.last().map_or(0, |last| last.header.number).max(log.synced).max(log.oldest - 1) + 1;
         let last = frames.last().filter(|last| last.header.number + 1 == log.next);
@@ -82,7 +89,8 @@ impl Log {
         let mut expected = self.oldest;
         for frame in frames {
             let number = frame.header.number;
-            if number > expected && number - 1 > self.synced {
+            let follows = number - 1 <= self.synced || frame.header.flags & AFTER_GAP != 0;
+            if number > expected && !follows {
                 break;
             }
             count += 1;
@@ -112,13 +120,16 @@ impl Log {
             if unread.contains(&number) {
                 continue;
             }
-            if number > expected {
+            // Numbers that a start has left out are none that are missing: it has reported what it could not read.
+            let is_after_gap = frame.header.flags & AFTER_GAP != 0;
+            let last = if is_after_gap { frame.header.synced.min(number - 1) } else { number - 1 };
+            if last >= expected {
                 let bytes = match before {
                     Some(before) if before.slot == frame.slot => Some(frame.offset.saturating_sub(before.end())),
                     Some(_) => None,
                     None => Some(frame.offset).filter(|bytes| *bytes > 0),
                 };
-                missing.push(Missing { first: expected, last: number - 1, bytes: bytes.map(u64::from) });
+                missing.push(Missing { first: expected, last, bytes: bytes.map(u64::from) });
             }
             expected = number + 1;
             before = Some(*frame);

@@ -25,8 +25,9 @@ pub(super) struct SegmentFile {
     pub(super) unreadable: u64,
     /// Nothing was written to it yet.
     is_blank: bool,
-    /// Something was, and it has a size that no segment ever had.
+    /// Something was, and it is shorter than segments are, or longer.
     pub(super) is_short: bool,
+    pub(super) is_long: bool,
 }
 
 /// A frame whose checksum is right.
@@ -67,14 +68,17 @@ impl Scan {
         let mut sizes: BTreeSet<u32> = scan.frames.iter().map(|frame| frame.header.segment_bytes).collect();
         sizes.insert(config.segment_bytes);
         for file in &mut scan.files {
-            file.is_short = !file.is_blank && !sizes.contains(&file.length);
+            let is_odd = !file.is_blank && !sizes.contains(&file.length);
+            file.is_long = is_odd && sizes.last().is_some_and(|largest| file.length > *largest);
+            file.is_short = is_odd && !file.is_long;
         }
         Ok(scan)
     }
 
     fn file<D: Disk + ?Sized>(&mut self, disk: &D, slot: Slot, length: u32) -> Result<(), RecoveryError> {
         let bytes = length / BLOCK * BLOCK;
-        let (content, unreadable) = work::salvage(disk, slot, 0, bytes);
+        let (content, unreadable) =
+            work::salvage(disk, slot, 0, bytes).map_err(|error| RecoveryError::Read { slot, error })?;
         let mut offset = 0;
         while let Some(rest) = content.get(offset as usize..).filter(|rest| !rest.is_empty()) {
             match Found::at(rest) {
@@ -91,7 +95,7 @@ impl Scan {
             offset += BLOCK;
         }
         let is_blank = length > 0 && length == bytes && content.iter().all(|byte| *byte == 0);
-        self.files.push(SegmentFile { slot, length, bytes, unreadable, is_blank, is_short: false });
+        self.files.push(SegmentFile { slot, length, bytes, unreadable, is_blank, is_short: false, is_long: false });
         Ok(())
     }
 }

@@ -39,6 +39,19 @@ pub(crate) struct Faults {
     pub(crate) remove: usize,
 }
 
+/// Reads that fail for a while: of some segments, with one error, so many times.
+#[derive(Clone, Debug)]
+pub(crate) struct Outage {
+    pub(crate) slots: BTreeSet<Slot>,
+    /// The number of the system's error.
+    pub(crate) errno: i32,
+    pub(crate) reads: usize,
+}
+
+pub(crate) const EIO: i32 = 5;
+/// EPERM, ENOMEM, EACCES, ENFILE, EMFILE: none of them says that a medium has lost something.
+pub(crate) const NOT_OF_THE_MEDIUM: [i32; 5] = [1, 12, 13, 23, 24];
+
 #[derive(Debug)]
 struct State {
     files: BTreeMap<Slot, SegmentFile>,
@@ -46,6 +59,7 @@ struct State {
     /// Bytes that all files may have.
     space: usize,
     faults: Faults,
+    outage: Option<Outage>,
     /// Operations until the power fails.
     fuse: Option<usize>,
     crashed: bool,
@@ -64,6 +78,7 @@ impl SimulatedDisk {
             random: Random::new(seed ^ 0xd15c),
             space: usize::MAX,
             faults: Faults::default(),
+            outage: None,
             fuse: None,
             crashed: false,
             bad_block: None,
@@ -72,6 +87,10 @@ impl SimulatedDisk {
 
     pub(crate) fn set_faults(&self, faults: Faults) {
         self.0.borrow_mut().faults = faults;
+    }
+
+    pub(crate) fn set_outage(&self, outage: Option<Outage>) {
+        self.0.borrow_mut().outage = outage;
     }
 
     pub(crate) fn set_space(&self, bytes: usize) {
@@ -154,6 +173,10 @@ fn broken() -> io::Error {
     io::Error::other("the disk failed")
 }
 
+fn unreadable() -> io::Error {
+    io::Error::from_raw_os_error(EIO)
+}
+
 impl Disk for SimulatedDisk {
     fn list(&self) -> io::Result<Vec<(Slot, u64)>> {
         let state = &mut *self.0.borrow_mut();
@@ -214,12 +237,16 @@ impl Disk for SimulatedDisk {
     fn read(&self, slot: Slot, offset: u32, bytes: &mut [u8]) -> io::Result<()> {
         let state = &mut *self.0.borrow_mut();
         if state.begin()? | state.fails(state.faults.read) {
-            return Err(broken());
+            return Err(unreadable());
+        }
+        if let Some(outage) = state.outage.as_mut().filter(|outage| outage.slots.contains(&slot) && outage.reads > 0) {
+            outage.reads -= 1;
+            return Err(io::Error::from_raw_os_error(outage.errno));
         }
         let file = state.files.get(&slot).ok_or(io::ErrorKind::NotFound)?;
         let blocks = offset as usize / 4096..(offset as usize + bytes.len()).div_ceil(4096);
         if state.bad_block.is_some_and(|(bad, block)| bad == slot && blocks.contains(&block)) {
-            return Err(broken());
+            return Err(unreadable());
         }
         let found = file.cached.get(offset as usize..offset as usize + bytes.len());
         bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);

@@ -15,6 +15,7 @@ mod damage;
 mod disk;
 mod forged;
 mod model;
+mod outages;
 mod random;
 mod space;
 

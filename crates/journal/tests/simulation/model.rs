@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use fogmux_journal::{
-    Batch, Config, Failure, Journal, Location, Occasion, Progress, Record, RecordId, Recovery, Refused, Ticket,
+    Batch, Config, Failure, Journal, Location, Occasion, Progress, ReadError, Record, RecordId, Recovery, Refused,
+    Ticket,
 };
 
 use crate::{disk::SimulatedDisk, random::Random};
@@ -43,6 +44,8 @@ pub(crate) struct Subject {
     pub(crate) refused: Vec<Ticket>,
     /// Frames before the last operation.
     frames: u64,
+    /// Lost parts of which there was word.
+    pub(crate) told_lost_parts: u64,
 }
 
 impl Subject {
@@ -62,6 +65,7 @@ impl Subject {
             failures: Vec::new(),
             refused: Vec::new(),
             frames: 0,
+            told_lost_parts: 0,
         }
     }
 
@@ -141,7 +145,8 @@ impl Subject {
     }
 
     fn report(&mut self, occasion: Occasion) {
-        while let Some(Progress { through, refused, outcome }) = self.journal.progress() {
+        while let Some(Progress { through, refused, outcome, lost_parts }) = self.journal.progress() {
+            self.told_lost_parts += lost_parts;
             let count = self.open.iter().take_while(|(ticket, _)| *ticket <= through).count();
             let mut done: Vec<_> = self.open.drain(..count).collect();
             done.retain(|(ticket, _)| !refused.contains(ticket));
@@ -196,7 +201,7 @@ impl Subject {
             Some(Location::Disk(parts)) => match parts.read(&self.disk) {
                 Ok(record) => Some(record),
                 // Only the simulated disk's own refusals.
-                Err(error) if error.to_string().contains("the disk failed") => return,
+                Err(ReadError::Io(error)) if error.raw_os_error().is_some() => return,
                 Err(error) => panic!("{error}"),
             },
             None => None,
@@ -229,6 +234,8 @@ impl Subject {
 
     /// Opens the journal again, whatever is in it.
     pub(crate) fn reopen_damaged(&mut self) -> Recovery {
+        assert_eq!(self.told_lost_parts, self.journal.figures().lost_parts, "a loss without a word");
+        self.told_lost_parts = 0;
         self.disk.restart();
         self.disk.set_faults(crate::disk::Faults::default());
         let (journal, report) = Journal::open(&self.disk, self.config).unwrap();

@@ -94,3 +94,26 @@ fn a_full_disk_refuses_records_and_never_forgets() {
         subject.reopen();
     });
 }
+
+/// Values of a gateway that is young or not, replaced for ever on a disk that others have filled.
+#[test]
+fn a_small_set_goes_round_on_a_full_disk() {
+    for before in [0, 5, 20, 200] {
+        let mut subject = Subject::new(before, SMALL);
+        let replace = |subject: &mut Subject| {
+            subject.append(1, 200, 1).unwrap();
+            subject.drive(COMMIT);
+            subject.drive(Occasion::Idle);
+        };
+        subject.append(3, 200, 0).unwrap();
+        subject.drive(COMMIT);
+        subject.drive(Occasion::Idle);
+        (0..before).for_each(|_| replace(&mut subject));
+        subject.disk.set_space(subject.disk.bytes());
+        for _ in 0..500 {
+            replace(&mut subject);
+            assert_eq!(subject.refused, [], "after {before} commits");
+        }
+        subject.reopen();
+    }
+}

@@ -31,6 +31,8 @@ struct Platters {
     /// Writes and synchronisations until one fails.
     fuse: Option<usize>,
     space: Option<usize>,
+    /// Reads fail with this error, so many times, of this segment or of all.
+    outage: Option<(i32, usize, Option<Slot>)>,
     /// The power is gone.
     dark: bool,
     random: u64,
@@ -87,7 +89,7 @@ impl Medium {
             platters.write_back(slot, |chance| chance < share);
         }
         platters.files.values_mut().for_each(|file| file.cached = file.durable.clone());
-        (platters.dark, platters.fuse, platters.space) = (false, None, None);
+        (platters.dark, platters.fuse, platters.space, platters.outage) = (false, None, None, None);
     }
 }
 
@@ -129,6 +131,13 @@ impl Disk for Medium {
 
     fn read(&self, slot: Slot, offset: u32, bytes: &mut [u8]) -> io::Result<()> {
         let mut platters = self.platters();
+        if let Some((errno, left, of)) = &mut platters.outage
+            && *left > 0
+            && of.is_none_or(|of| of == slot)
+        {
+            *left -= 1;
+            return Err(io::Error::from_raw_os_error(*errno));
+        }
         let found = platters.file(slot)?.cached.get(offset as usize..offset as usize + bytes.len());
         bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
@@ -243,11 +252,18 @@ fn write() -> impl Strategy<Value = Written> {
     (0_u8..5, proptest::option::weighted(0.7, bytes), any::<bool>())
 }
 
-/// A fault of the disk at a write: none, an operation that fails soon, or a limit of space from now on.
+/// EPERM, EIO, ENOMEM, EACCES, ENFILE, EMFILE.
+const ERRORS: [i32; 6] = [1, EIO, 12, 13, 23, 24];
+const EIO: i32 = 5;
+
+/// A fault of the disk at a write: none, an operation that fails soon, reads that fail for a while, or a limit of space
+/// from now on.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Fails(usize),
     Space(Option<usize>),
+    /// Reads fail so many times with this error.
+    Outage(i32, usize),
 }
 
 fn event() -> impl Strategy<Value = Option<Event>> {
@@ -256,6 +272,7 @@ fn event() -> impl Strategy<Value = Option<Event>> {
         2 => (0_usize..8).prop_map(|fuse| Some(Event::Fails(fuse))),
         1 => (0_usize..6).prop_map(|segments| Some(Event::Space(Some(segments << 19)))),
         1 => Just(Some(Event::Space(None))),
+        1 => (0..ERRORS.len(), 1_usize..50).prop_map(|(error, reads)| Some(Event::Outage(ERRORS[error], reads))),
     ]
 }
 
@@ -285,6 +302,7 @@ proptest! {
                 match event {
                     Some(Event::Fails(fuse)) => medium.platters().fuse = Some(fuse),
                     Some(Event::Space(space)) => medium.platters().space = space,
+                    Some(Event::Outage(errno, reads)) => medium.platters().outage = Some((errno, reads, None)),
                     None => {}
                 }
                 let topic = format!("t/{topic}");
@@ -353,6 +371,88 @@ fn a_full_disk_refuses_values_takes_removals_and_recovers() {
         rig.store.close().unwrap();
         assert_eq!(Rig::open(&medium, durability).readable(), rig.readable());
     }
+}
+
+/// Whoever may not read a segment, or has no descriptor for it, knows nothing about what is in it.
+#[test]
+fn a_start_that_cannot_read_a_segment_ends_or_leaves_it_alone() {
+    for errno in ERRORS {
+        let medium = Arc::new(Medium::default());
+        let rig = Rig::open(&medium, Durability::Group);
+        for n in 0..60 {
+            assert!(wait(&rig.write(&format!("t/{n}"), Some(20_000 + n))));
+        }
+        rig.store.close().unwrap();
+        let mut expected = rig.readable();
+        drop(rig);
+        let slots: Vec<Slot> = medium.platters().files.keys().copied().collect();
+        assert!(slots.len() > 4);
+        for slot in slots {
+            medium.platters().outage = Some((errno, usize::MAX, Some(slot)));
+            let config = StoreConfig::new("/nonexistent");
+            let disk: AnyDisk = Arc::clone(&medium) as AnyDisk;
+            let opened =
+                JournalStore::open_by(&config, |journal, shared| open::open_on(&config.path, disk, journal, shared));
+            if errno == EIO {
+                let store = opened.unwrap();
+                let topic = format!("new/{}", slot.0);
+                assert!(store.counters().has_lost());
+                assert!(wait(&store.put(&message(&topic, 7), None, None)));
+                store.close().unwrap();
+                expected.insert(topic, 7);
+            } else {
+                let OpenError::Io { path, source } = opened.unwrap_err() else { panic!("another error") };
+                assert!(path.ends_with(format!("journal/{:08}.segment", slot.0)), "{}", path.display());
+                assert_eq!(source.raw_os_error(), Some(errno));
+            }
+            medium.platters().outage = None;
+            let rig = Rig::open(&medium, Durability::Group);
+            assert_eq!(rig.readable(), expected, "{errno} {slot:?}");
+            rig.store.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_waited_for_once() {
+    let medium = Arc::new(Medium::default());
+    let rig = Rig::open(&medium, Durability::Group);
+    let hangs = medium.platters();
+    drop(rig.write("a", Some(1)));
+    assert!(rig.store.0.close(Duration::from_millis(20)).is_err());
+    let began = Instant::now();
+    drop(rig);
+    assert!(began.elapsed() < CLOSE_PATIENCE / 2, "waited again");
+    drop(hangs);
+}
+
+/// A board without a clock stamps again what it finds. Where the disk takes no stamp the message stays as it is.
+#[test]
+fn messages_with_an_expiry_survive_a_start_without_a_clock_on_a_full_disk() {
+    let medium = Arc::new(Medium::default());
+    let start = || {
+        let config = StoreConfig::new("/nonexistent");
+        let disk: AnyDisk = Arc::clone(&medium) as AnyDisk;
+        let store =
+            JournalStore::open_by(&config, |journal, shared| open::open_on(&config.path, disk, journal, shared));
+        store.unwrap()
+    };
+    let store = start();
+    assert!(wait(&store.put(&message("day", 1000), Some(86_400_000), None)));
+    medium.platters().space = Some(0);
+    for bytes in [20_000, 500] {
+        let mut n = 0;
+        while wait(&store.put(&message(&format!("fill/{bytes}/{n}"), bytes), None, None)) {
+            n += 1;
+        }
+    }
+    let _ = store.close();
+    drop(store);
+    let store = start();
+    let bus = fogmux_bus::Bus::new(&fogmux_bus::BusConfig::default(), Box::new(store.clone()), Timestamp::ZERO, 10_000);
+    let _ = wait(&store.pending("day"));
+    assert!(bus.latest("day", Timestamp::ZERO).is_some());
+    assert!(store.counters().refused > 0, "the disk took it");
 }
 
 /// A gateway that is not ready gets no messages, by which it could find out that it is.
