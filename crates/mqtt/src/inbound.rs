@@ -235,6 +235,12 @@ impl ReceivedIds {
         true
     }
 
+    /// Whether it was taken and not yet released.
+    #[must_use]
+    pub fn contains(&self, id: PacketId) -> bool {
+        self.ids.binary_search(&id).is_ok()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -18,6 +18,14 @@ pub(in crate::mqtt) struct Item<'a> {
     pub(in crate::mqtt) duplicate: bool,
 }
 
+impl Item<'_> {
+    /// The identifier of a QoS 2 message that was not handed on before.
+    pub(in crate::mqtt) fn fresh(&self) -> Option<PacketId> {
+        let is_fresh = self.incoming.qos == Qos::ExactlyOnce && !self.duplicate;
+        self.incoming.packet_id.filter(|_| is_fresh)
+    }
+}
+
 /// An effect of a batch on the mailbox, in the order of the packets.
 pub(super) enum Step {
     Puback(PacketId),
