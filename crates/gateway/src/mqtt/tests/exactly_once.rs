@@ -89,6 +89,57 @@ impl Raw {
 
 const VERSIONS: [Version; 2] = [Version::V311, Version::V5];
 
+#[test]
+fn a_message_before_a_packet_that_ends_the_connection_is_published_when_it_comes_again() {
+    for version in VERSIONS {
+        run(MqttConfig::default(), async |house: House| {
+            let mut reader = house.client(Version::V5, "reader").await;
+            reader.subscribe("t", Qos::AtMostOnce).await;
+            let mut device = house.raw(version, "device").await;
+            device.0.subscribe("in", Qos::AtLeastOnce).await;
+            house.client(Version::V5, "writer").await.send(&message("in", b"x", Qos::AtLeastOnce)).await;
+            let came = device.packet().await.unwrap();
+            assert_eq!((came[0], &came[4..6]), (0x32, &b"in"[..]));
+            // PUBCOMP for a message of QoS 1 breaks the protocol.
+            let (message, again) = (publish(version, "t", 7, false, false), publish(version, "t", 7, false, true));
+            device.send(&[&message[..], &[0x70, 2, came[6], came[7]]].concat()).await;
+            while let Some(last) = device.packet().await {
+                assert_eq!(last[0], 0xE0, "{last:?} instead of DISCONNECT");
+            }
+            let mut device = house.raw(version, "device").await;
+            assert_eq!(device.packet().await.unwrap()[0] & 0xF7, 0x32, "the unacknowledged one");
+            device.send(&again).await;
+            assert_eq!(device.pubrec().await, Some((7, ReasonCode::SUCCESS)));
+            assert_eq!(reader.message().await.payload, [0, 7]);
+            device.release(7).await;
+            reader.nothing().await;
+        });
+    }
+}
+
+/// 3.1.1 has no Receive Maximum. PUBREL comes behind the messages, so not to read these would be to wait for ever.
+#[test]
+fn a_client_of_3_1_1_may_send_as_many_messages_as_there_are_identifiers() {
+    const COUNT: u16 = 1000;
+    run(MqttConfig { receive_maximum: 2, ..MqttConfig::default() }, async |house: House| {
+        let mut reader = house.client(Version::V5, "reader").await;
+        reader.subscribe("t", Qos::AtMostOnce).await;
+        let mut device = house.raw(Version::V311, "device").await;
+        for id in 1..=COUNT {
+            device.send(&publish(Version::V311, "t", id, false, false)).await;
+            assert_eq!(reader.message().await.payload, id.to_be_bytes());
+        }
+        for id in 1..=COUNT {
+            assert_eq!(device.pubrec().await, Some((id, ReasonCode::SUCCESS)));
+        }
+        assert!(house.ctx.bus().memory().used() >= 2 * usize::from(COUNT), "they are counted as memory");
+        for id in 1..=COUNT {
+            device.release(id).await;
+        }
+        assert_eq!(house.ctx.bus().memory().used(), 0);
+    });
+}
+
 /// The commit of a topic that begins with `w` is written later; that of any other topic is refused.
 #[derive(Clone, Default)]
 struct Later(Arc<Mutex<Arc<Completer>>>);
