@@ -28,6 +28,7 @@ mod reauthenticate;
 mod receive;
 mod recent;
 mod reclaim;
+mod repeated;
 mod retained;
 mod send;
 mod session;

@@ -133,7 +133,8 @@ impl Inbound {
         }
     }
 
-    /// [MQTT-3.3.4-9]. The older versions have no such limit; there the caller stops reading instead.
+    /// [MQTT-3.3.4-9]. The older versions have no such limit. There the caller reads no further while its acknowledgements
+    /// are not taken, and a client may use every identifier: not to read it would keep PUBREL back, which comes behind.
     fn count(&mut self) -> Result<(), ProtocolError> {
         if self.unacknowledged >= self.config.receive_maximum && self.version.is_v5() {
             return Err(ProtocolError::ReceiveMaximum { max: self.config.receive_maximum });
@@ -233,6 +234,12 @@ impl ReceivedIds {
             self.ids = VecDeque::new();
         }
         true
+    }
+
+    /// Whether it was taken and not yet released.
+    #[must_use]
+    pub fn contains(&self, id: PacketId) -> bool {
+        self.ids.binary_search(&id).is_ok()
     }
 
     /// How many there are.

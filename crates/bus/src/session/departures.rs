@@ -169,6 +169,11 @@ impl<M: Mailbox> Sessions<M> {
         }
     }
 
+    /// Whether the next connection waits for one that was displaced.
+    pub fn is_waited_for(&self, key: &SessionKey, slot: &Slot<M>, claim: Claim) -> bool {
+        self.lock().departures.session(key, Holder { slot: slot.id(), claim }).is_some()
+    }
+
     /// Ends the departure of a connection, if there is one: it publishes nothing any more.
     pub fn end_departure(&self, key: &SessionKey, slot: &Slot<M>, claim: Claim) {
         let wakers = self.lock().departures.end(key, Holder { slot: slot.id(), claim });

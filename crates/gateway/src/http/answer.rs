@@ -22,6 +22,8 @@ pub(super) struct Answer {
     /// The client that the answer counts for, if it is large.
     reader: Option<Reader>,
     finish: Option<Finish>,
+    /// Whether the request is performed to its end if the client gives up.
+    goes_on: bool,
 }
 
 enum State {
@@ -39,11 +41,17 @@ pub(super) struct Finish {
 
 impl Answer {
     pub(super) fn now(response: Response<Payload>) -> Self {
-        Self { state: State::Now(Some(response)), reader: None, finish: None }
+        Self { state: State::Now(Some(response)), reader: None, finish: None, goes_on: false }
     }
 
     pub(super) fn later(future: impl Future<Output = Response<Payload>> + 'static) -> Self {
-        Self { state: State::Later(Box::pin(future)), reader: None, finish: None }
+        Self { state: State::Later(Box::pin(future)), reader: None, finish: None, goes_on: false }
+    }
+
+    /// Has the request performed to its end if the client gives up.
+    pub(super) fn going_on(mut self, goes_on: bool) -> Self {
+        self.goes_on = goes_on;
+        self
     }
 
     /// Counts the answer, if it is large, until the client has taken it.
@@ -68,7 +76,10 @@ impl Future for Answer {
                 None => return Poll::Pending,
             },
             State::Later(future) => match future.as_mut().poll(cx) {
-                Poll::Ready(response) => response,
+                Poll::Ready(response) => {
+                    self.state = State::Now(None);
+                    response
+                }
                 Poll::Pending => return Poll::Pending,
             },
         };
@@ -87,6 +98,16 @@ impl Future for Answer {
             Some(open) => response.map(|payload| payload.holding(open)),
             None => response,
         }))
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if self.goes_on
+            && let State::Later(future) = std::mem::replace(&mut self.state, State::Now(None))
+        {
+            tokio::task::spawn_local(future);
+        }
     }
 }
 

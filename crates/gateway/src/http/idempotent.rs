@@ -13,7 +13,7 @@ use fogmux_http::{
     Kind, Problem,
     idempotency::{self, Scope, Ticket, Verdict},
 };
-use http::{HeaderName, HeaderValue, Response, header::CONTENT_TYPE, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
 
 use super::{conn::Conn, identity::Identity, payload::Payload, respond, shared::Kept};
 use crate::shares::Table;
@@ -33,6 +33,12 @@ pub(super) struct Held {
 
 /// Distinct for each run: a fingerprint never leaves the process.
 static FINGERPRINTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Whether the request is performed once. It must go on without its client then: given up when it is published, it would
+/// be published again.
+pub(super) fn has_key(parts: &Parts) -> bool {
+    parts.method == Method::POST && parts.headers.contains_key(IDEMPOTENCY_KEY)
+}
 
 /// Looks the key up, if there is one.
 pub(super) fn claim(

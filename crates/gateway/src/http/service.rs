@@ -18,7 +18,7 @@ use super::{
     body::Polite,
     conn::Conn,
     cors::Cors,
-    follow, forwarded,
+    follow, forwarded, idempotent,
     identity::{Identified, Identity},
     longpoll, metrics,
     payload::{Open, Payload},
@@ -132,7 +132,8 @@ impl Conn {
         B: Body<Data = Bytes> + Unpin + 'static,
     {
         let reader = Reader::new(self, &identity, &parts.method);
-        self.perform_route(identity, parts, body, now).read_by(reader)
+        let goes_on = idempotent::has_key(&parts);
+        self.perform_route(identity, parts, body, now).read_by(reader).going_on(goes_on)
     }
 
     fn perform_route<B>(self: &Rc<Self>, identity: Rc<Identity>, parts: Parts, body: B, now: Timestamp) -> Answer

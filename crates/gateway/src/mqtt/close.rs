@@ -44,6 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let end = if gave_way { End::GaveWay } else { end };
         self.count(end);
         self.publish_all_set_aside().await;
+        self.leave_unsettled();
         if matches!(end, End::Displaced | End::Closed) && self.will.is_some() && self.has_disconnected().await {
             self.will = None;
         }

@@ -6,6 +6,7 @@
 
 mod giving;
 mod level;
+mod received;
 mod shared;
 mod subscriptions;
 
@@ -13,9 +14,10 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use fogmux_bus::{Account, Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
-use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
+use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, Sent};
 use smallvec::SmallVec;
 
+use received::Unreleased;
 pub(super) use shared::{Leaves, Left};
 use subscriptions::Subscriptions;
 
@@ -53,7 +55,7 @@ pub(super) struct MqttMailbox {
     evicted: bool,
     /// The session has ended for one of another principal.
     pub(super) gave_way: bool,
-    pub(super) received: ReceivedIds,
+    pub(super) received: Unreleased,
     /// In a box: many clients only publish, and each byte here is paid ten thousand times.
     pub(super) subscriptions: Option<Box<Subscriptions>>,
     pub(super) gate: Arc<Gate>,
@@ -101,7 +103,7 @@ impl MqttMailbox {
             held_since: 0,
             evicted: false,
             gave_way: false,
-            received: ReceivedIds::new(),
+            received: Unreleased::default(),
             subscriptions: None,
             gate,
             bounds,
@@ -377,7 +379,7 @@ impl Mailbox for MqttMailbox {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes
+        self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes + self.received.bytes()
     }
 
     fn waiting(&self) -> usize {
@@ -389,7 +391,7 @@ impl Mailbox for MqttMailbox {
         (self.queue, self.queue_bytes) = (VecDeque::new(), 0);
         self.outbound = Outbound::new(*self.outbound.config());
         self.inflight_bytes = 0;
-        self.received = ReceivedIds::new();
+        self.received = Unreleased::default();
     }
 
     fn readiness(&self) -> Readiness {

@@ -23,30 +23,35 @@ use crate::{audit, fan_out::FanOut, pause::Pause};
 
 /// An acknowledgement to be sent.
 #[derive(Clone, Debug)]
-struct Owed {
-    id: PacketId,
-    qos: Qos,
-    reason: ReasonCode,
+pub(super) struct Owed {
+    pub(super) id: PacketId,
+    pub(super) qos: Qos,
+    pub(super) reason: ReasonCode,
     text: Option<Box<str>>,
     /// The acknowledgement says that the message is retained.
     retain: bool,
 }
 
 impl Owed {
+    /// For a message that is retained if its completion succeeds.
+    pub(super) const fn of_retained(id: PacketId, qos: Qos) -> Self {
+        Self { id, qos, reason: ReasonCode::SUCCESS, text: None, retain: true }
+    }
+
     /// Whether it cannot be said any more once the store has failed. A message that is not retained was delivered, and
     /// would be published twice by a client that is told otherwise.
-    const fn is_broken(&self) -> bool {
+    pub(super) const fn is_broken(&self) -> bool {
         self.retain && !self.reason.is_error()
     }
 }
 
-type Owing = SmallVec<[Owed; 8]>;
+pub(super) type Owing = SmallVec<[Owed; 8]>;
 
 /// Acknowledgements that wait until the store has what it promised to keep.
 #[derive(Debug)]
 pub(super) struct Pending {
-    completion: Completion,
-    owing: Owing,
+    pub(super) completion: Completion,
+    pub(super) owing: Owing,
 }
 
 /// The acknowledgement of an item.
@@ -56,13 +61,8 @@ pub(super) enum Verdict {
     Published(usize),
     /// With this reason code.
     Refused(Refusal),
-}
-
-impl Verdict {
-    /// Whether the bus has refused the message.
-    fn is_refused(&self, batch: &[Publication<'_>]) -> bool {
-        matches!(self, Self::Published(index) if batch.get(*index).is_some_and(|one| one.outcome().refused))
-    }
+    /// As the message that it repeats.
+    Repeated,
 }
 
 /// The acknowledgements of a batch, in order.
@@ -107,6 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     batch.push(translate::publication(&item.incoming, topic, payload, &publisher, now, now_unix_ms));
                     Verdict::Published(batch.len() - 1)
                 }
+                Err(_) if item.duplicate => Verdict::Repeated,
                 Err(refusal) => Verdict::Refused(refusal),
             };
             if let Some(id) = item.incoming.packet_id {
@@ -159,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Acknowledges the items of a batch, each when its own completion resolves: those of the commit that succeeds must
     /// not be refused with those of the next one.
     fn owe_all(&mut self, verdicts: Verdicts, batch: &[Publication<'_>], completions: &Completions) -> Result<(), End> {
-        let mut completion = &Completion::Ready;
+        let mut completion = Completion::Ready;
         let mut owing = Owing::with_capacity(verdicts.len());
         let mut verdicts = verdicts.into_iter();
         while let Some((id, qos, verdict)) = verdicts.next() {
@@ -169,11 +170,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     owing.push(Owed { id, qos, reason, text, retain: false });
                     continue;
                 }
+                Verdict::Repeated => {
+                    let first = self.repeated(id, &completion, &owing);
+                    if let Some((own, _)) = first.as_ref().filter(|(own, _)| !own.is_same(&completion)) {
+                        self.owe(&completion, std::mem::take(&mut owing));
+                        completion = own.clone();
+                    }
+                    let done = || Owed { id, qos, reason: ReasonCode::SUCCESS, text: None, retain: false };
+                    owing.push(first.map_or_else(done, |(_, owed)| owed));
+                    continue;
+                }
             };
             let own = completions.of(index);
-            if !own.is_same(completion) {
-                self.owe(completion, std::mem::take(&mut owing));
-                completion = own;
+            if !own.is_same(&completion) {
+                self.owe(&completion, std::mem::take(&mut owing));
+                completion = own.clone();
             }
             let publication = batch.get(index);
             match self.reason_of(publication) {
@@ -182,31 +193,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     owing.push(Owed { id, qos, reason, text: None, retain });
                 }
                 Err(refused) => {
-                    self.owe(completion, owing);
-                    let rest = std::iter::once((id, qos, verdict)).chain(verdicts);
-                    let open = rest.filter(|(_, qos, verdict)| *qos == Qos::ExactlyOnce && verdict.is_refused(batch));
-                    self.forget_received(open.map(|(id, ..)| id));
+                    self.owe(&completion, owing);
+                    self.leave_rest(std::iter::once((id, qos, verdict)).chain(verdicts), batch, completions);
                     return Err(refused);
                 }
             }
         }
-        self.owe(completion, owing);
+        self.owe(&completion, owing);
         Ok(())
     }
 
     /// Forgets the identifiers of items that are not published.
     #[cold]
     fn forget_items(&self, items: &[Item<'_>]) {
-        let fresh = items.iter().filter(|item| item.incoming.qos == Qos::ExactlyOnce && !item.duplicate);
-        self.forget_received(fresh.filter_map(|item| item.incoming.packet_id));
+        self.forget_received(items.iter().filter_map(Item::fresh));
     }
 
     /// Forgets identifiers of QoS 2 messages that are not published. A client that sends them again, because it was not
     /// answered, would otherwise be told that they are ([MQTT-4.3.3-10]).
     #[cold]
     fn forget_received(&self, ids: impl Iterator<Item = PacketId>) {
-        // The identifiers of a displaced connection belong to the next one.
-        let _ = self.slot.with_claim(self.claim, |mailbox| {
+        self.with_received(|mailbox| {
             for id in ids {
                 mailbox.received.remove(id);
             }

@@ -27,7 +27,7 @@ impl SetAside {
         let first = verdicts.iter().position(|(_, _, verdict)| is_left(verdict)).unwrap_or(verdicts.len());
         let verdicts = verdicts.drain(first..).map(|(id, qos, verdict)| match verdict {
             Verdict::Published(index) => (id, qos, Verdict::Published(index.saturating_sub(taken))),
-            refused @ Verdict::Refused(_) => (id, qos, refused),
+            other @ (Verdict::Refused(_) | Verdict::Repeated) => (id, qos, other),
         });
         Box::new(Self { messages, verdicts: verdicts.collect(), retains })
     }

@@ -277,7 +277,7 @@ fn s4_3_3_received_identifiers() {
     }
     assert_eq!(ids.insert(id(6), 5), Received::Duplicate);
     assert_eq!(ids.insert(id(7), 5), Received::Full);
-    assert!(ids.remove(id(6)) && !ids.remove(id(6)));
+    assert!(ids.contains(id(6)) && ids.remove(id(6)) && !ids.remove(id(6)) && !ids.contains(id(6)));
     assert_eq!(ids.insert(id(6), 5), Received::Fresh);
     assert_eq!(ids.len(), 5);
     for number in [1, 2, 5, 6, 65_535] {

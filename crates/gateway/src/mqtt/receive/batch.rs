@@ -18,6 +18,14 @@ pub(in crate::mqtt) struct Item<'a> {
     pub(in crate::mqtt) duplicate: bool,
 }
 
+impl Item<'_> {
+    /// The identifier of a QoS 2 message that was not handed on before.
+    pub(in crate::mqtt) fn fresh(&self) -> Option<PacketId> {
+        let is_fresh = self.incoming.qos == Qos::ExactlyOnce && !self.duplicate;
+        self.incoming.packet_id.filter(|_| is_fresh)
+    }
+}
+
 /// An effect of a batch on the mailbox, in the order of the packets.
 pub(super) enum Step {
     Puback(PacketId),
@@ -41,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !batch.steps.is_empty()
             && let Err(end) = self.apply(batch)
         {
-            // The identifiers of those of QoS 2 are not noted, so the client may send them again.
+            // No identifier is noted, so the client may send those of QoS 2 again.
             batch.items.clear();
             return Err(end);
         }
@@ -55,14 +63,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
-        let received_max = self.ctx.door.config.receive_maximum;
+        let receive_maximum = self.ctx.door.config.receive_maximum;
+        // Those of an earlier connection may come on top. Older versions have no such maximum, and PUBREL comes behind
+        // the messages: a client that has sent many cannot be held back, so each identifier may be in use.
+        let ids_max = if self.version.is_v5() { usize::from(receive_maximum) * 2 } else { usize::from(u16::MAX) };
         let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
         let out = self.output.buffer(&self.ctx);
-        let steps = batch.steps.drain(..);
-        let (now, mut answered) = (self.now, 0);
+        let mut steps = batch.steps.drain(..);
+        let (now, mut answered, mut taken) = (self.now, 0, 0);
         let applied = self.slot.with_claim(self.claim, |mailbox| {
             let in_flight = mailbox.in_flight();
-            for step in steps {
+            let applied = steps.try_for_each(|step| {
                 match step {
                     Step::Puback(id) => mailbox.handle_puback(id)?,
                     Step::Pubrec(id, reason) => {
@@ -81,20 +92,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         // Without properties it always fits.
                         let _ = Ack::with_reason(id, reason).encode(PacketType::Pubcomp, version, out);
                     }
-                    Step::Taken(index, id) => match mailbox.received.insert(id, usize::from(received_max) * 2) {
-                        Received::Fresh => {}
+                    Step::Taken(index, id) => match mailbox.received.insert(id, ids_max) {
+                        Received::Fresh => taken = index + 1,
                         Received::Duplicate => {
                             inbound.release();
                             if let Some(item) = items.get_mut(index) {
                                 item.duplicate = true;
                             }
                         }
-                        Received::Full => return Err(ProtocolError::ReceiveMaximum { max: received_max }),
+                        Received::Full => return Err(ProtocolError::ReceiveMaximum { max: receive_maximum }),
                     },
                 }
+                Ok(())
+            });
+            if applied.is_ok() {
+                mailbox.note_acknowledged(in_flight, now);
+            } else {
+                for id in items.get(..taken).into_iter().flatten().filter_map(Item::fresh) {
+                    mailbox.received.remove(id);
+                }
             }
-            mailbox.note_acknowledged(in_flight, now);
-            Ok(())
+            applied
         });
         if answered > 0 {
             self.ctx.shared.metrics.mqtt_only.control_out.add(answered);
