@@ -19,6 +19,7 @@ mod receive;
 mod relations;
 mod reliable;
 mod respond;
+mod resting;
 mod timers;
 mod uploads;
 
@@ -42,7 +43,7 @@ pub use self::reliable::StreamLimits;
 use self::confirmables::Confirmable;
 use self::downloads::Downloads;
 use self::peers::{Limits, Peers};
-use self::relations::Relation;
+use self::relations::{Queues, Relation};
 use self::timers::Timers;
 use self::uploads::Uploads;
 use crate::Timestamp;
@@ -73,6 +74,7 @@ pub struct Server<P> {
     peers: Peers<P>,
     relations: Slab<Relation>,
     observers_per_host: HashMap<IpAddr, usize, FixedState>,
+    queues: Queues,
     /// The number of peers that observe something.
     observing: usize,
     confirmables: Slab<Confirmable>,
@@ -246,6 +248,7 @@ impl<P: Peer> Server<P> {
             ),
             relations: Slab::new(),
             observers_per_host: HashMap::with_hasher(hash.clone()),
+            queues: Queues::default(),
             observing: 0,
             confirmables: Slab::new(),
             uploads: Uploads::new(&config, hash.clone()),
@@ -354,6 +357,7 @@ impl<P: Peer> Server<P> {
                 timers::Timer::Ping(key, message_id) => self.ping_due(now, key, message_id, out),
                 timers::Timer::Acknowledge(peer, message_id) => self.acknowledge_late(peer, message_id, out),
             }
+                timers::Timer::Room => self.room_due(now),
         }
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
@@ -367,7 +371,7 @@ impl<P: Peer> Server<P> {
         self.timers.prune(|timer, at| match timer {
             timers::Timer::Confirmable(key) => confirmables.get(*key).is_some(),
             timers::Timer::Relation(key) => relations.get(*key).is_some_and(|entry| entry.alarm() == Some(at)),
-            timers::Timer::Acknowledge(..) | timers::Timer::Ping(..) => true,
+            timers::Timer::Acknowledge(..) | timers::Timer::Ping(..) | timers::Timer::Room => true,
         });
     }
 }

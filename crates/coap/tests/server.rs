@@ -18,6 +18,8 @@ mod observe;
 mod options;
 #[path = "server/protection.rs"]
 mod protection;
+#[path = "server/room.rs"]
+mod room;
 
 use std::net::SocketAddr;
 use std::time::Duration;

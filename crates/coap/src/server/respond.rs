@@ -49,8 +49,11 @@ impl<P: Peer> Server<P> {
         let mut extra = Extra { observe, block1: self.granted_block1(&ticket), ..Extra::default() };
         let payload = response.payload.as_slice();
         let sliced = self.slice(&ticket, &response, payload, &mut extra);
-        if snapshot.is_some() && extra.block2.is_some_and(|block| !block.more) {
-            self.downloads.finish(ticket.transfer());
+        if snapshot.is_some()
+            && extra.block2.is_some_and(|block| !block.more)
+            && let Some(owner) = self.downloads.finish(ticket.transfer())
+        {
+            self.room_came(now, &owner);
         }
         match sliced {
             Ok(()) => self.send(now, &ticket, &response, &extra, out),
