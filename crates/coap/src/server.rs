@@ -21,6 +21,7 @@ mod reliable;
 mod respond;
 mod resting;
 mod timers;
+mod under_way;
 mod uploads;
 
 use std::collections::{HashMap, VecDeque};
@@ -73,8 +74,8 @@ pub struct Server<P> {
     exchange_lifetime: Duration,
     peers: Peers<P>,
     relations: Slab<Relation>,
-    observers_per_host: HashMap<IpAddr, usize, FixedState>,
     queues: Queues,
+    observers_per_host: HashMap<IpAddr, usize, FixedState>,
     /// The number of peers that observe something.
     observing: usize,
     confirmables: Slab<Confirmable>,
@@ -247,8 +248,8 @@ impl<P: Peer> Server<P> {
                 hash.clone(),
             ),
             relations: Slab::new(),
-            observers_per_host: HashMap::with_hasher(hash.clone()),
             queues: Queues::default(),
+            observers_per_host: HashMap::with_hasher(hash.clone()),
             observing: 0,
             confirmables: Slab::new(),
             uploads: Uploads::new(&config, hash.clone()),
@@ -356,8 +357,8 @@ impl<P: Peer> Server<P> {
                 timers::Timer::Relation(key) => self.pump(now, key, out),
                 timers::Timer::Ping(key, message_id) => self.ping_due(now, key, message_id, out),
                 timers::Timer::Acknowledge(peer, message_id) => self.acknowledge_late(peer, message_id, out),
-            }
                 timers::Timer::Room => self.room_due(now),
+            }
         }
         if now >= self.sweep_at {
             self.sweep_at = now + SWEEP_EVERY;
