@@ -48,8 +48,6 @@ pub(crate) struct Hub {
     core: RefCell<Core>,
     lines: RefCell<HashMap<u64, Line, RandomState>>,
     last: Cell<u64>,
-    /// Pings that wait.
-    custodies: Cell<usize>,
     waker: RefCell<Option<Waker>>,
     armed: Cell<Option<Timestamp>>,
     said_goodbye: Cell<bool>,
@@ -100,7 +98,6 @@ impl Hub {
             core: RefCell::new(core),
             lines: RefCell::default(),
             last: Cell::new(0),
-            custodies: Cell::new(0),
             waker: RefCell::default(),
             armed: Cell::new(None),
             said_goodbye: Cell::new(false),
@@ -253,7 +250,6 @@ impl Hub {
         if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
             if owes && line.custodies.len() < CUSTODIES_MAX {
                 line.custodies.push(token);
-                self.custodies.set(self.custodies.get() + 1);
             } else {
                 line.write(|framing, bytes| signal::push_pong(&token, custody && !owes, framing, bytes));
             }
@@ -283,20 +279,13 @@ impl Hub {
 
     /// RFC 8323 §5.4.1: answers the Pings with custody whose earlier requests have been answered.
     fn release_custodies(&self, core: &Core) {
-        if self.custodies.get() == 0 {
-            return;
-        }
-        let is_free = |association: u64| !core.deferred.iter().any(|deferred| deferred.is_for(association));
-        let mut left = 0;
-        for (association, line) in &mut *self.lines.borrow_mut() {
-            if !line.custodies.is_empty() && is_free(*association) {
-                for token in std::mem::take(&mut line.custodies) {
-                    line.write(|framing, bytes| signal::push_pong(&token, true, framing, bytes));
-                }
+        let mut lines = self.lines.borrow_mut();
+        for association in core.pending.settled() {
+            let Some(line) = lines.get_mut(&association) else { continue };
+            for token in std::mem::take(&mut line.custodies) {
+                line.write(|framing, bytes| signal::push_pong(&token, true, framing, bytes));
             }
-            left += line.custodies.len();
         }
-        self.custodies.set(left);
     }
 
     /// Takes what waits for a connection; `into` is empty and its room is used for what comes next.
