@@ -40,6 +40,9 @@ use crate::{Peer, turn::Deliveries};
 /// Bytes that wait for a connection before it is not read any more and its notifications are held.
 const OUTPUT_HIGH: usize = 64 << 10;
 
+/// The work of a signal, in deliveries: some are two bytes, and a read holds twenty thousand of them.
+const SIGNAL_DELIVERIES: u64 = 16;
+
 /// Pings with custody that wait for answers; further ones are answered without.
 const CUSTODIES_MAX: usize = 8;
 
@@ -213,16 +216,18 @@ impl Hub {
                     }
                 }
                 Ok(Some(Heard::Settings(limits))) => {
+                    core.deliveries.add(SIGNAL_DELIVERIES);
                     drop(guard);
                     self.agree(path, limits);
                     guard = self.core.borrow_mut();
                     core = &mut *guard;
                 }
                 Ok(Some(Heard::Ping { token, custody })) => {
+                    core.deliveries.add(SIGNAL_DELIVERIES);
                     core.publish(now, &mut batch);
                     self.pong(core, path, token, custody);
                 }
-                Ok(Some(Heard::Nothing)) => {}
+                Ok(Some(Heard::Nothing)) => core.deliveries.add(SIGNAL_DELIVERIES),
                 Ok(Some(Heard::Released(_))) => end = Some(End::Released),
                 Ok(Some(Heard::Aborted(text))) => end = Some(End::Aborted(text)),
                 Err(abort) => end = Some(End::Abort(abort)),
@@ -388,3 +393,6 @@ pub async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext
 pub async fn serve_websocket<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext>, io: S, peer: Peer) {
     connection::serve(ctx, io, peer, WireKind::WebSocket).await;
 }
+
+#[cfg(test)]
+mod tests;
