@@ -19,7 +19,9 @@ mod receive;
 mod relations;
 mod reliable;
 mod respond;
+mod resting;
 mod timers;
+mod under_way;
 mod uploads;
 
 use std::collections::{HashMap, VecDeque};
@@ -42,7 +44,7 @@ pub use self::reliable::StreamLimits;
 use self::confirmables::Confirmable;
 use self::downloads::Downloads;
 use self::peers::{Limits, Peers};
-use self::relations::Relation;
+use self::relations::{Queues, Relation};
 use self::timers::Timers;
 use self::uploads::Uploads;
 use crate::Timestamp;
@@ -72,6 +74,7 @@ pub struct Server<P> {
     exchange_lifetime: Duration,
     peers: Peers<P>,
     relations: Slab<Relation>,
+    queues: Queues,
     observers_per_host: HashMap<IpAddr, usize, FixedState>,
     /// The number of peers that observe something.
     observing: usize,
@@ -245,6 +248,7 @@ impl<P: Peer> Server<P> {
                 hash.clone(),
             ),
             relations: Slab::new(),
+            queues: Queues::default(),
             observers_per_host: HashMap::with_hasher(hash.clone()),
             observing: 0,
             confirmables: Slab::new(),
@@ -353,6 +357,7 @@ impl<P: Peer> Server<P> {
                 timers::Timer::Relation(key) => self.pump(now, key, out),
                 timers::Timer::Ping(key, message_id) => self.ping_due(now, key, message_id, out),
                 timers::Timer::Acknowledge(peer, message_id) => self.acknowledge_late(peer, message_id, out),
+                timers::Timer::Room => self.room_due(now),
             }
         }
         if now >= self.sweep_at {
@@ -367,7 +372,7 @@ impl<P: Peer> Server<P> {
         self.timers.prune(|timer, at| match timer {
             timers::Timer::Confirmable(key) => confirmables.get(*key).is_some(),
             timers::Timer::Relation(key) => relations.get(*key).is_some_and(|entry| entry.alarm() == Some(at)),
-            timers::Timer::Acknowledge(..) | timers::Timer::Ping(..) => true,
+            timers::Timer::Acknowledge(..) | timers::Timer::Ping(..) | timers::Timer::Room => true,
         });
     }
 }

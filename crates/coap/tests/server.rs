@@ -18,14 +18,16 @@ mod observe;
 mod options;
 #[path = "server/protection.rs"]
 mod protection;
+#[path = "server/room.rs"]
+mod room;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use fogmux_coap::server::{Event, GoneReason, Notification, Notified, RelationId};
 use fogmux_coap::{
-    Code, ETag, Encoder, Incoming, Message, OptionNumber, Outbox, Payload, Response, Server, ServerConfig, Timestamp,
-    Token, Type,
+    Code, ETag, Encoder, Incoming, Message, OptionNumber, Outbox, Payload, Response, Server, ServerConfig, Ticket,
+    Timestamp, Token, Type,
 };
 
 /// A server with one resource, and a clock.

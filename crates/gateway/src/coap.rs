@@ -19,6 +19,7 @@ mod looks;
 mod mailbox;
 mod observe;
 pub mod oscore;
+mod pending;
 mod publish;
 mod read;
 mod shared;

@@ -20,6 +20,8 @@ pub(crate) enum Table {
     EventStreams,
     /// Looks at retained messages for lists over CoAP.
     CoapLists,
+    /// Answers over CoAP that wait for the disk.
+    CoapPending,
     /// Unfinished MQTT logins.
     MqttLogins,
     /// Unfinished MQTT packets.
@@ -39,13 +41,14 @@ pub(crate) enum Table {
 }
 
 /// The tables in which entries are refused.
-const REFUSING: [Table; 7] = [
+const REFUSING: [Table; 8] = [
     Table::Sessions,
     Table::Wills,
     Table::Observations,
     Table::Nodes,
     Table::EventStreams,
     Table::CoapLists,
+    Table::CoapPending,
     Table::IdempotencyKeys,
 ];
 
@@ -72,6 +75,7 @@ impl Table {
             Self::Nodes => "nodes",
             Self::EventStreams => "event_streams",
             Self::CoapLists => "coap_lists",
+            Self::CoapPending => "coap_pending",
             Self::MqttLogins => "mqtt_logins",
             Self::MqttPackets => "mqtt_packets",
             Self::CoapUploads => "coap_uploads",
@@ -94,7 +98,7 @@ pub struct ShareMetrics {
 
 /// A counter for each table.
 #[derive(Debug, Default)]
-struct PerTable([Counter; 14]);
+struct PerTable([Counter; 15]);
 
 impl PerTable {
     fn add(&self, table: Table, count: u64) {
@@ -115,6 +119,15 @@ impl ShareMetrics {
         if let Some(suppressed) = self.log.admit(now) {
             let table = table.name();
             tracing::warn!(table, principal, suppressed, "a table is nearly full, and its rest is reserved for others");
+        }
+    }
+
+    /// The same for an owner that may have no name.
+    pub(crate) fn refused_owner(&self, table: Table, owner: &Owner, now: Timestamp) {
+        self.refused.add(table, 1);
+        if let Some(suppressed) = self.log.admit(now) {
+            let table = table.name();
+            tracing::warn!(table, %owner, suppressed, "a table is nearly full, and its rest is reserved for others");
         }
     }
 

@@ -215,7 +215,10 @@ impl<P: Peer> Server<P> {
                     }
                     self.pump(now, key, out);
                 }
-                Waiting::Response(key) => self.start(now, key, out),
+                Waiting::Response(key) => {
+                    state.responses_waiting = state.responses_waiting.saturating_sub(1);
+                    self.start(now, key, out);
+                }
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Message deduplication (RFC 7252 §4.5): the recent messages of one peer and the replies to them, so that a duplicate
 //! is answered and not processed again.
 //!
-//! The exchanges are a ring. When it is full, the oldest exchange is overwritten and its buffer reused.
+//! The exchanges are a ring. When it is full, the oldest exchange that is not under way is overwritten and its buffer
+//! reused.
 
 use std::time::Duration;
 
@@ -19,12 +20,16 @@ pub(crate) struct Exchanges {
     next: usize,
     /// Where the last one that began is: mostly the one that is asked about.
     newest: usize,
+    /// How many the application has.
+    under_way: usize,
 }
 
 #[derive(Debug)]
 struct Slot {
     since: Timestamp,
     state: State,
+    /// Confirmable, and with the application.
+    under_way: bool,
     /// The answer to a PUT or POST is rarely longer. An allocation for each, kept for four minutes (RFC 7252 §4.8.2),
     /// would hold a page of the heap that is free otherwise.
     reply: SmallVec<[u8; 16]>,
@@ -144,22 +149,71 @@ impl Exchanges {
         let at = match at {
             Some(at) => at,
             None if self.ids.len() < max && (budget.take(SLOT_BYTES) || self.ids.is_empty()) => {
-                self.newest = self.ids.len();
-                self.ids.push(message_id);
-                self.slots.push(Slot { since: now, state: State::Pending, reply: SmallVec::new() });
-                return;
+                return self.add(now, message_id);
             }
-            None => {
-                let at = self.next;
-                self.next = if at + 1 < self.ids.len() { at + 1 } else { 0 };
-                at
-            }
+            None => match self.oldest() {
+                Some(at) => at,
+                // No more than the application has of all peers.
+                None if self.ids.len() < max.max(2) => {
+                    budget.used += SLOT_BYTES;
+                    return self.add(now, message_id);
+                }
+                None => self.next,
+            },
         };
+        self.take_back_at(at);
         if let (Some(id), Some(slot)) = (self.ids.get_mut(at), self.slots.get_mut(at)) {
             *id = message_id;
             (slot.since, slot.state) = (now, State::Pending);
         }
         self.newest = at;
+    }
+
+    fn add(&mut self, now: Timestamp, message_id: u16) {
+        self.newest = self.ids.len();
+        self.ids.push(message_id);
+        self.slots.push(Slot { since: now, state: State::Pending, under_way: false, reply: SmallVec::new() });
+    }
+
+    /// The place of the oldest one that is not under way.
+    fn oldest(&mut self) -> Option<usize> {
+        for _ in 0..self.ids.len() {
+            let at = self.next;
+            self.next = if at + 1 < self.ids.len() { at + 1 } else { 0 };
+            if self.slots.get(at).is_some_and(|slot| !slot.under_way) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// The number of exchanges that are under way.
+    pub(crate) const fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Notes that the application has a Confirmable request: it stays until [`Exchanges::take_back`].
+    pub(crate) fn hand_out(&mut self, message_id: u16) {
+        if let Some(slot) = self.slot(message_id)
+            && !std::mem::replace(&mut slot.under_way, true)
+        {
+            self.under_way += 1;
+        }
+    }
+
+    /// Notes that the application has answered.
+    pub(crate) fn take_back(&mut self, message_id: u16) {
+        if let Some(at) = self.position(message_id) {
+            self.take_back_at(at);
+        }
+    }
+
+    fn take_back_at(&mut self, at: usize) {
+        if let Some(slot) = self.slots.get_mut(at)
+            && std::mem::take(&mut slot.under_way)
+        {
+            self.under_way -= 1;
+        }
     }
 
     /// Notes that an empty acknowledgement goes out; `false` when the answer came before or nobody knows of it.

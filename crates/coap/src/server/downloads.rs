@@ -4,7 +4,6 @@
 //! Owners share the room (ADR 0036). A representation that is retained can be cut anew from its newest state, so one
 //! too many is not kept. The rest of an event is there only as long as it is kept: the notification waits for room.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use foldhash::fast::FixedState;
 
 use crate::Timestamp;
 use crate::etag::ETag;
-use crate::server::owners::drop_transfers;
+use crate::server::resting::{Noted, Resting};
 use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
 
@@ -34,6 +33,9 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 struct Kept {
     id: Id,
+    owner: Owner,
+    /// When it last moved, as noted in [`Resting`].
+    noted: Noted,
     snapshot: Snapshot,
     /// Whether it is the rest of an event, which is lost when it goes.
     event: bool,
@@ -49,6 +51,7 @@ type Progress = HashMap<Key, Timestamp, FixedState>;
 pub(crate) struct Downloads {
     map: HashMap<Id, u64, FixedState>,
     room: Room<Kept>,
+    resting: Resting,
     progress: Progress,
     bytes_max: usize,
     count_max: usize,
@@ -66,6 +69,7 @@ impl Downloads {
         Self {
             map: HashMap::with_hasher(hash.clone()),
             room: Room::new(config.download_bytes_max),
+            resting: Resting::default(),
             progress: HashMap::with_hasher(hash),
             bytes_max: config.download_bytes_max,
             count_max: config.downloads_max,
@@ -109,7 +113,8 @@ impl Downloads {
         }
     }
 
-    /// Keeps the rest of an event. False if there is no room: others of its owner are still to be fetched.
+    /// Keeps the rest of an event. False if there is no room: others of its owner are still to be fetched. To be refused
+    /// costs little, however much is kept.
     pub(crate) fn keep_event(&mut self, now: Timestamp, (id, owner): (Id, Owner), snapshot: Snapshot) -> bool {
         if !self.fits(&snapshot) {
             self.lost += 1;
@@ -129,14 +134,14 @@ impl Downloads {
                 // Everybody gets at least one.
                 self.give_way(now);
             } else {
-                self.room.leave(number);
+                self.leave(number);
                 self.restore(id, before);
                 return false;
             }
         }
         if let Some(before) = before {
             // A newer event of the same resource.
-            self.room.leave(before);
+            self.leave(before);
         }
         true
     }
@@ -153,33 +158,45 @@ impl Downloads {
         Some(kept.snapshot.clone())
     }
 
-    /// Notes that the last block was sent.
-    pub(crate) fn finish(&mut self, id: Id) {
-        if let Some(kept) = self.map.get(&id).and_then(|number| self.room.get_mut(*number)) {
-            kept.fetched = true;
-        }
+    /// Notes that the last block was sent. Returns the owner, for whose next one there is room now.
+    pub(crate) fn finish(&mut self, id: Id) -> Option<Owner> {
+        let number = *self.map.get(&id)?;
+        let kept = self.room.get_mut(number)?;
+        kept.fetched = true;
+        self.resting.remove(&kept.owner, kept.noted, number);
+        kept.noted = None;
+        self.resting.add(&kept.owner, None, number);
+        Some(kept.owner.clone())
     }
 
     /// Forgets one.
     pub(crate) fn remove(&mut self, id: Id) {
         if let Some(number) = self.map.remove(&id) {
-            self.room.leave(number);
+            self.leave(number);
         }
     }
 
     /// Drops those of a peer that is gone.
     pub(crate) fn forget(&mut self, peer: Key) {
         self.progress.remove(&peer);
-        drop_transfers(&mut self.map, &mut self.room, peer);
+        let (room, resting) = (&mut self.room, &mut self.resting);
+        self.map.retain(|id, number| {
+            let stays = id.0 != peer;
+            if !stays {
+                leave(room, resting, *number);
+            }
+            stays
+        });
     }
 
     /// Drops what rests too long.
     pub(crate) fn sweep(&mut self, now: Timestamp) {
-        let (room, progress, lifetime, lost) = (&mut self.room, &self.progress, self.lifetime, &mut self.lost);
+        let (room, resting) = (&mut self.room, &mut self.resting);
+        let (progress, lifetime, lost) = (&self.progress, self.lifetime, &mut self.lost);
         self.map.retain(|_, number| {
             let stays = room.get(*number).is_some_and(|kept| rested(kept, progress, now) < lifetime);
             if !stays {
-                *lost += u64::from(room.leave(*number).is_some_and(|kept| kept.event && !kept.fetched));
+                *lost += u64::from(leave(room, resting, *number).is_some_and(|kept| kept.event && !kept.fetched));
             }
             stays
         });
@@ -192,9 +209,16 @@ impl Downloads {
 
     fn enter(&mut self, id: Id, owner: Owner, snapshot: Snapshot, event: bool) -> u64 {
         let weight = snapshot.body.len().max(self.least);
-        let number = self.room.enter(owner, weight, Kept { id, snapshot, event, fetched: false });
+        let noted = Some(snapshot.touched);
+        let kept = Kept { id, owner: owner.clone(), noted, snapshot, event, fetched: false };
+        let number = self.room.enter(owner.clone(), weight, kept);
+        self.resting.add(&owner, noted, number);
         self.map.insert(id, number);
         number
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Kept> {
+        leave(&mut self.room, &mut self.resting, number)
     }
 
     fn restore(&mut self, id: Id, before: Option<u64>) {
@@ -204,14 +228,23 @@ impl Downloads {
         };
     }
 
-    /// The snapshot, of one owner or of all, that is not needed any more or has not moved for longest.
-    fn longest_resting(&self, now: Timestamp, owner: Option<&Owner>) -> Option<u64> {
-        let resting = |number: u64| Some((rests(self.room.get(number)?, &self.progress, now)?, Reverse(number)));
-        let longest = match owner {
-            Some(owner) => self.room.of_owner(owner).filter_map(|(number, _)| resting(number)).max(),
-            None => self.map.values().filter_map(|number| resting(*number)).max(),
-        };
-        longest.map(|(_, Reverse(number))| number)
+    /// The snapshot, of one owner or of all, that is not needed any more or has not moved for longest. One that has moved
+    /// since that was noted is noted again, once in [`RESTING`] at most.
+    fn longest_resting(&mut self, now: Timestamp, owner: Option<&Owner>) -> Option<u64> {
+        loop {
+            let (noted, number) = self.resting.first(owner)?;
+            if noted.is_some_and(|noted| now.since(noted) < RESTING) {
+                return None;
+            }
+            let kept = self.room.get_mut(number)?;
+            let moved = (!kept.fetched).then(|| last_moved(kept, &self.progress));
+            if moved <= noted {
+                return Some(number);
+            }
+            self.resting.remove(&kept.owner, noted, number);
+            kept.noted = moved;
+            self.resting.add(&kept.owner, moved, number);
+        }
     }
 
     fn make_room(&mut self, now: Timestamp) {
@@ -223,6 +256,7 @@ impl Downloads {
         let progress = &self.progress;
         let gone = self.room.give_way(|kept| rests(kept, progress, now));
         let Some(GaveWay { owner, value, number }) = gone else { return false };
+        self.resting.remove(&value.owner, value.noted, number);
         self.dropped(number, &value);
         if !value.fetched {
             let before = self.gave_way.take().map_or(0, |(count, _)| count);
@@ -232,7 +266,7 @@ impl Downloads {
     }
 
     fn lose(&mut self, number: u64) {
-        if let Some(kept) = self.room.leave(number) {
+        if let Some(kept) = self.leave(number) {
             self.dropped(number, &kept);
         }
     }
@@ -245,10 +279,21 @@ impl Downloads {
     }
 }
 
-/// How long a snapshot has not moved. One of an event moves with all others of its peer, which fetches a few at a time.
-fn rested(kept: &Kept, progress: &Progress, now: Timestamp) -> Duration {
+fn leave(room: &mut Room<Kept>, resting: &mut Resting, number: u64) -> Option<Kept> {
+    let kept = room.leave(number)?;
+    resting.remove(&kept.owner, kept.noted, number);
+    Some(kept)
+}
+
+/// When a snapshot last moved. One of an event moves with all others of its peer, which fetches a few at a time.
+fn last_moved(kept: &Kept, progress: &Progress) -> Timestamp {
     let of_peer = progress.get(&kept.id.0).filter(|_| kept.event);
-    now.since(of_peer.map_or(kept.snapshot.touched, |at| kept.snapshot.touched.max(*at)))
+    of_peer.map_or(kept.snapshot.touched, |at| kept.snapshot.touched.max(*at))
+}
+
+/// How long a snapshot has not moved.
+fn rested(kept: &Kept, progress: &Progress, now: Timestamp) -> Duration {
+    now.since(last_moved(kept, progress))
 }
 
 /// How long a snapshot has rested, if it makes room for others because of that.
@@ -261,95 +306,4 @@ fn rests(kept: &Kept, progress: &Progress, now: Timestamp) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::slab::Slab;
-
-    const CONFIG: fn() -> ServerConfig =
-        || ServerConfig { download_bytes_max: 1000, downloads_max: 100, ..ServerConfig::default() };
-
-    fn downloads() -> Downloads {
-        Downloads::new(&CONFIG(), FixedState::with_seed(1))
-    }
-
-    fn at(seconds: u64) -> Timestamp {
-        Timestamp::from_millis(seconds * 1000)
-    }
-
-    fn snapshot(now: Timestamp, bytes: usize) -> Snapshot {
-        Snapshot { body: vec![7; bytes].into(), etag: None, content_format: None, touched: now }
-    }
-
-    fn owner(name: &str) -> Owner {
-        Owner::principal(name.into())
-    }
-
-    fn peers() -> [Key; 3] {
-        let mut slab = Slab::new();
-        [(); 3].map(|()| slab.insert(()).unwrap())
-    }
-
-    #[test]
-    fn a_hog_does_not_end_the_download_of_another() {
-        let (mut downloads, [hog, victim, _]) = (downloads(), peers());
-        downloads.keep(at(1), ((victim, 0, 0), owner("victim")), snapshot(at(1), 400));
-        for number in 0..50 {
-            downloads.keep(at(2), ((hog, 0, number), owner("hog")), snapshot(at(2), 100));
-            assert!(downloads.room.weight() <= 1000);
-        }
-        assert!(downloads.find(at(50), (victim, 0, 0)).is_some());
-        assert_eq!(downloads.take_gave_way(), Some((44, owner("hog"))));
-        assert_eq!(downloads.map.len(), 7);
-        assert_eq!(downloads.lost(), 0, "all of that can be fetched anew");
-    }
-
-    #[test]
-    fn an_event_waits_until_those_before_are_fetched() {
-        let (mut downloads, [peer, ..]) = (downloads(), peers());
-        let keep = |downloads: &mut Downloads, seconds, number| {
-            downloads.keep_event(at(seconds), ((peer, 0, number), owner("ada")), snapshot(at(seconds), 200))
-        };
-        assert!(keep(&mut downloads, 1, 0) && keep(&mut downloads, 1, 1), "half of the room");
-        assert!(!keep(&mut downloads, 1, 2));
-        assert!(!keep(&mut downloads, 1, 0), "a newer one of the same resource");
-        // Progress of one is progress of all: they are fetched one after the other.
-        assert!(downloads.find(at(9), (peer, 0, 0)).is_some());
-        assert!(!keep(&mut downloads, 12, 2));
-        downloads.finish((peer, 0, 0));
-        assert!(keep(&mut downloads, 12, 2));
-        assert!(downloads.find(at(12), (peer, 0, 0)).is_none() && downloads.find(at(12), (peer, 0, 1)).is_some());
-        assert_eq!((downloads.lost(), downloads.map.len()), (0, 2));
-        // A client that fetches nothing holds nobody up for long, and what it has not fetched is counted.
-        assert!(!keep(&mut downloads, 21, 3) && keep(&mut downloads, 22, 3));
-        assert_eq!(downloads.lost(), 1);
-        downloads.sweep(at(100));
-        assert_eq!((downloads.lost(), downloads.room.weight(), downloads.progress.len()), (3, 0, 0));
-    }
-
-    #[test]
-    fn an_event_of_one_that_has_none_finds_room() {
-        let (mut downloads, [ada, bob, eve]) = (downloads(), peers());
-        for number in 0..2 {
-            assert!(downloads.keep_event(at(1), ((ada, 0, number), owner("ada")), snapshot(at(1), 250)));
-            assert!(downloads.keep_event(at(1), ((bob, 0, number), owner("bob")), snapshot(at(1), 250)));
-        }
-        assert!(downloads.keep_event(at(1), ((eve, 0, 0), owner("eve")), snapshot(at(1), 250)));
-        assert!(
-            !downloads.keep_event(at(1), ((eve, 0, 1), owner("eve")), snapshot(at(1), 250)),
-            "but not a second one"
-        );
-        assert_eq!((downloads.lost(), downloads.map.len()), (1, 4));
-        assert!(downloads.keep_event(at(1), ((eve, 0, 1), owner("eve")), snapshot(at(1), 2000)), "never any room");
-        assert_eq!(downloads.lost(), 2);
-    }
-
-    #[test]
-    fn what_is_kept_besides_displaces_nothing() {
-        let (mut downloads, [ada, ..]) = (downloads(), peers());
-        downloads.keep(at(1), ((ada, 0, 0), owner("ada")), snapshot(at(1), 900));
-        downloads.keep_besides(((ada, 0, 1), owner("ada")), snapshot(at(1), 200));
-        assert!(downloads.find(at(1), (ada, 0, 1)).is_none() && downloads.find(at(1), (ada, 0, 0)).is_some());
-        downloads.forget(ada);
-        assert!(downloads.is_empty() && downloads.room.is_empty());
-    }
-}
+mod tests;

@@ -29,6 +29,8 @@ pub(crate) struct PeerState<P> {
     pub(crate) in_flight: SmallVec<[Key; 1]>,
     /// Messages that wait until one of those is acknowledged.
     pub(crate) waiting: VecDeque<Waiting>,
+    /// How many of those are separate responses.
+    pub(crate) responses_waiting: usize,
     pub(crate) relations: SmallVec<[Key; 1]>,
     /// The size limits of messages to it.
     pub(crate) limits: Limits,
@@ -156,6 +158,7 @@ impl<P: Peer> Peers<P> {
             exchanges: Exchanges::default(),
             in_flight: SmallVec::new(),
             waiting: VecDeque::new(),
+            responses_waiting: 0,
             relations: SmallVec::new(),
             limits,
             congested: false,
@@ -191,6 +194,7 @@ impl<P: Peer> Peers<P> {
             self.hand = (self.hand + 1) % places;
             if let Some((key, peer)) = self.slab.at(self.hand)
                 && peer.is_forgettable()
+                && peer.exchanges.under_way() == 0
                 && oldest.is_none_or(|(seen, _)| peer.seen < seen)
             {
                 oldest = Some((peer.seen, key));

@@ -181,6 +181,7 @@ impl<P: Peer> Server<P> {
             return None;
         }
         self.counters.requests += 1;
+        self.hand_out(&ticket);
         Some(Incoming { request, ticket })
     }
 

@@ -7,13 +7,16 @@ mod notify;
 mod pace;
 mod part;
 mod plan;
+mod room;
 
 use std::rc::Rc;
 
 pub use self::notify::{Notification, Notified};
 pub(crate) use self::pace::Allowance;
+pub(crate) use self::room::Queues;
 
 use self::pace::{Proof, RECENT};
+use self::room::Place;
 use crate::Timestamp;
 use crate::code::Code;
 use crate::content_format;
@@ -116,6 +119,8 @@ pub(crate) struct Relation {
     sent_at: Option<Timestamp>,
     not_before: Timestamp,
     alarm: Option<Timestamp>,
+    /// Its place among those that wait for room.
+    place: Option<Box<Place>>,
 }
 
 impl Relation {
@@ -147,7 +152,9 @@ impl Relation {
     fn is_blocked(&self, now: Timestamp) -> bool {
         // The next chunk of many resources waits for the acknowledgement of the one before.
         let chunk = self.observed == Observed::Many && self.in_flight.is_some();
-        self.congested || (!self.replacing && (self.stalled || self.queued || chunk || now < self.not_before))
+        self.congested
+            || (!self.replacing
+                && (self.stalled || self.queued || chunk || now < self.not_before || self.awaits_room()))
     }
 
     /// Whether a representation has the Content-Format of the earlier ones; the first one fixes it.
@@ -310,6 +317,7 @@ impl<P: Peer> Server<P> {
             sent_at: None,
             not_before: now,
             alarm: None,
+            place: None,
         };
         let key = self.relations.insert(relation).ok_or(ObserveRefused::Limit(all))?;
         if let Some(relation) = self.relations.get_mut(key) {
@@ -342,6 +350,7 @@ impl<P: Peer> Server<P> {
 
     /// Removes an entry from the list.
     pub(crate) fn remove_relation(&mut self, key: Key, reason: GoneReason) {
+        self.leave_room_queue(key);
         let Some(relation) = self.relations.remove(key) else { return };
         if let Some(confirmable) = relation.in_flight {
             self.take_confirmable(confirmable);

@@ -17,12 +17,10 @@ use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, Waiting};
 use crate::server::{Exchange, GoneReason, Role, Server, Ticket, Unsealed};
 
-/// Separate responses that may wait for one peer. Others are not sent, and the client asks again.
-const WAITING_RESPONSES_MAX: usize = 16;
-
 impl<P: Peer> Server<P> {
     /// Answers a request.
     pub fn respond(&mut self, now: Timestamp, ticket: Ticket<P>, response: &Response<'_>, out: &mut Outbox<P>) {
+        self.take_back(&ticket);
         let whole = *response;
         let response = self.settle(&ticket, whole);
         if let Some(relation) = ticket.relation.filter(|_| response.code.is_success()) {
@@ -49,8 +47,11 @@ impl<P: Peer> Server<P> {
         let mut extra = Extra { observe, block1: self.granted_block1(&ticket), ..Extra::default() };
         let payload = response.payload.as_slice();
         let sliced = self.slice(&ticket, &response, payload, &mut extra);
-        if snapshot.is_some() && extra.block2.is_some_and(|block| !block.more) {
-            self.downloads.finish(ticket.transfer());
+        if snapshot.is_some()
+            && extra.block2.is_some_and(|block| !block.more)
+            && let Some(owner) = self.downloads.finish(ticket.transfer())
+        {
+            self.room_came(now, &owner);
         }
         match sliced {
             Ok(()) => self.send(now, &ticket, &response, &extra, out),
@@ -332,10 +333,12 @@ impl<P: Peer> Server<P> {
             return;
         }
         out.pop();
+        let most = self.under_way_max();
         let Some(peer) = self.peers.get_mut(ticket.peer) else { return };
-        if peer.waiting.len() < WAITING_RESPONSES_MAX + peer.relations.len()
+        if peer.responses_waiting < most
             && let Some(key) = self.confirmables.insert(confirmable)
         {
+            peer.responses_waiting += 1;
             peer.waiting.push_back(Waiting::Response(key));
         }
     }

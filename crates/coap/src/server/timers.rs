@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     Ping(Key, u16),
     /// A request is still unanswered: send an empty acknowledgement.
     Acknowledge(Key, u16),
+    /// There may be room for the rests of large notifications.
+    Room,
 }
 
 #[derive(Debug, Default)]

@@ -184,3 +184,58 @@ fn ten_thousand_ports_are_forgotten_again() {
     assert_eq!(bench.server.peers(), 0);
     assert_eq!(bench.server.next_timeout(), None);
 }
+
+/// Takes in Confirmable requests that the application does not answer yet, as many as it may have, and refuses the rest.
+fn under_way(bench: &mut Bench, count: usize) -> (Vec<Ticket<SocketAddr>>, usize) {
+    let (mut out, mut tickets, mut refused) = (Outbox::default(), Vec::new(), 0);
+    for _ in 0..count {
+        let put = bench.compose(Type::Confirmable, Code::PUT, &[PATH], b"new");
+        let Incoming { ticket, .. } = bench.server.handle(bench.now, bench.peer, &put, &mut out).unwrap();
+        if bench.server.has_too_many_under_way(&ticket) {
+            bench.server.respond(bench.now, ticket, &Response::new(Code::TOO_MANY_REQUESTS), &mut out);
+            refused += 1;
+        } else {
+            bench.server.defer(bench.now, &ticket);
+            tickets.push(ticket);
+        }
+    }
+    assert_eq!(out.len(), refused, "each is refused at once");
+    (tickets, refused)
+}
+
+#[test]
+fn s5_2_2_each_request_that_was_acknowledged_is_answered_however_many_are_under_way() {
+    let mut bench = Bench::new(ServerConfig::default());
+    let (tickets, refused) = under_way(&mut bench, 100);
+    assert_eq!((tickets.len(), refused), (32, 68));
+    assert_eq!(bench.wait(Duration::from_secs(1)).len(), 32, "Empty acknowledgements");
+    let mut out = Outbox::default();
+    for ticket in tickets {
+        bench.server.respond(bench.now, ticket, &Response::new(Code::CHANGED), &mut out);
+    }
+    assert_eq!(under_way(&mut bench, 10).1, 9, "those that wait for NSTART count as well");
+    let (mut next, mut answers) = (sent(&out), 0);
+    while let Some(answer) = next.pop() {
+        assert_eq!((answer.kind(), answer.code(), next.len()), (Type::Confirmable, Code::CHANGED, 0));
+        answers += 1;
+        next = bench.empty(Type::Acknowledgement, answer.message().message_id);
+    }
+    assert_eq!(answers, 32);
+}
+
+#[test]
+fn s4_5_a_request_under_way_is_not_done_twice_however_many_follow() {
+    for exchange_bytes_max in [0, 16 << 20] {
+        let mut bench = Bench::new(ServerConfig { exchange_bytes_max, ..ServerConfig::default() });
+        let mut out = Outbox::default();
+        let first = bench.compose(Type::Confirmable, Code::PUT, &[PATH], b"new");
+        let incoming = bench.server.handle(bench.now, bench.peer, &first, &mut out).unwrap();
+        for _ in 0..200 {
+            let put = bench.compose(Type::NonConfirmable, Code::PUT, &[PATH], b"new");
+            assert_eq!(bench.raw(&put).len(), 1);
+        }
+        assert!(bench.server.handle(bench.now, bench.peer, &first, &mut out).is_none(), "a repeat");
+        bench.server.respond(bench.now, incoming.ticket, &Response::new(Code::CHANGED), &mut out);
+        assert_eq!(sent(&out).remove(0).code(), Code::CHANGED);
+    }
+}

@@ -18,7 +18,8 @@ use super::{
     mailbox::{Entry, Notifications},
     observe::Watches,
     oscore,
-    publish::{Batch, Deferred},
+    pending::Pending,
+    publish::Batch,
     shown::ShownLast,
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
@@ -37,7 +38,8 @@ pub(super) struct Core {
     /// The generation of the rules that observers were last checked against.
     generation: u64,
     pub(super) watches: Watches,
-    pub(super) deferred: VecDeque<Deferred>,
+    /// Answers that wait for the disk.
+    pub(super) pending: Pending,
     /// Answers to datagrams that wait for subscribers.
     pub(super) holding: Holding,
     /// The pause that subscribers ask of the connection whose messages are being handled.
@@ -85,7 +87,7 @@ impl Core {
             slot,
             claim,
             watches: Watches::default(),
-            deferred: VecDeque::new(),
+            pending: Pending::default(),
             holding: Holding::default(),
             slow_down: None,
             entries: VecDeque::new(),
@@ -260,7 +262,7 @@ impl Core {
 
     /// Whether there is work besides the mailbox and timeouts.
     pub(super) fn has_pending(&self) -> bool {
-        !self.deferred.is_empty() || !self.watches.ready.is_empty()
+        !self.pending.is_empty() || !self.watches.ready.is_empty()
     }
 
     /// Checks the permissions of observers again if the rules have changed.

@@ -9,10 +9,9 @@ use std::{
 };
 
 use fogmux_bus::{Completion, SlowDown};
-use fogmux_coap::{Code, Ticket};
 use foldhash::quality::RandomState;
 
-use super::transport::Path;
+use super::{pending::Owed, transport::Path};
 use crate::{WorkerContext, pause::Pause};
 
 /// Answers held back for one peer above which its publications are refused. A client that keeps to NSTART has one.
@@ -20,8 +19,7 @@ const HELD_MAX: u32 = 16;
 
 /// An answer, and what it waits for besides.
 pub(super) struct Held {
-    pub(super) ticket: Ticket<Path>,
-    pub(super) code: Code,
+    pub(super) answer: Owed,
     pub(super) completion: Completion,
 }
 
@@ -53,7 +51,7 @@ impl Holding {
     pub(super) fn push(&mut self, asked: SlowDown, answers: Vec<Held>) {
         self.answers += answers.len();
         for held in &answers {
-            *self.peers.entry(held.ticket.peer()).or_default() += 1;
+            *self.peers.entry(held.answer.ticket.peer()).or_default() += 1;
         }
         self.batches.push((Pause::new(asked), answers));
     }
@@ -68,7 +66,7 @@ impl Holding {
             free.extend(answers);
         }
         for held in &free {
-            let peer = held.ticket.peer();
+            let peer = held.answer.ticket.peer();
             if let Some(count) = self.peers.get_mut(&peer) {
                 *count -= 1;
                 if *count == 0 {

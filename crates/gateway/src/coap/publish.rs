@@ -2,7 +2,6 @@
 
 use std::{
     ops::Range,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -14,16 +13,18 @@ use fogmux_bus::{
     ReadGate as _, SlowDown, StoreFailed, Timestamp, TopicRef,
 };
 use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
+use fogmux_fair::Owner;
 use smallvec::SmallVec;
 
 use super::{
     core::{Ask, Core, machine_time},
     holding::Held,
     identity::Identity,
+    pending::{Owed, Places},
     translate,
     transport::Path,
 };
-use crate::unfinished;
+use crate::{shares::Table, unfinished};
 
 /// The Max-Age when a publication is refused for lack of room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -37,6 +38,7 @@ const PUTS_PER_TURN: usize = 32;
 /// A publication that waits for the end of the turn.
 struct Put<'a> {
     ticket: Ticket<Path>,
+    owner: Owner,
     topic: Range<usize>,
     body: Body<'a>,
     content_type: Option<&'static str>,
@@ -44,6 +46,15 @@ struct Put<'a> {
     meaning: Meaning,
     expires_at: Option<Timestamp>,
     identity: Arc<Identity>,
+}
+
+/// A publication that was made.
+struct Made {
+    ticket: Ticket<Path>,
+    owner: Owner,
+    meaning: Meaning,
+    /// As its publisher may know it.
+    outcome: Outcome,
 }
 
 /// The code of a publication that succeeded.
@@ -76,19 +87,6 @@ impl Batch<'_> {
     }
 }
 
-/// Responses that wait for the store.
-pub(super) struct Deferred {
-    completion: Completion,
-    answers: Vec<(Ticket<Path>, Code)>,
-}
-
-impl Deferred {
-    /// Whether one of them is for this association or connection.
-    pub(super) fn is_for(&self, association: u64) -> bool {
-        self.answers.iter().any(|(ticket, _)| ticket.peer().association == association)
-    }
-}
-
 impl Core {
     /// Checks a publication and puts it into the batch.
     pub(super) fn write<'a>(
@@ -99,8 +97,10 @@ impl Core {
         start: usize,
         batch: &mut Batch<'a>,
     ) {
+        let owner = unfinished::owner(ask.identity.principal(), ask.from);
         let topic = batch.topics.get(start..).unwrap_or_default();
-        let put = match self.check(ask, &request, topic, &ticket.peer()) {
+        let checked = self.check(ask, &request, topic, &ticket);
+        let put = match checked.and_then(|checked| self.check_room(ask, topic, &owner, checked, batch)) {
             Ok((meaning, content_type)) => Put {
                 topic: start..batch.topics.len(),
                 content_type,
@@ -109,6 +109,7 @@ impl Core {
                 expires_at: ask.parameters.expiry.map(|expiry| ask.now + expiry),
                 identity: Arc::clone(ask.identity),
                 body: request.body.clone(),
+                owner,
                 ticket,
             },
             Err(refusal) => {
@@ -134,10 +135,32 @@ impl Core {
         }
     }
 
-    /// Whether the principal's own queues hold so much that it has to wait.
-    fn is_stopped(&self, ask: &Ask<'_>) -> bool {
-        let memory = self.ctx.bus().memory();
-        memory.pressure() && memory.stops(&unfinished::owner(ask.identity.principal(), ask.from))
+    /// Checks that the owner may have one more answer that waits for the disk, and that its own queues do not hold so
+    /// much that it has to wait.
+    fn check_room(
+        &self,
+        ask: &Ask<'_>,
+        topic: &str,
+        owner: &Owner,
+        checked: Checked,
+        batch: &Batch<'_>,
+    ) -> Result<Checked, Response<'static>> {
+        let (bus, max) = (self.ctx.bus(), self.ctx.door.config.pending_max);
+        if bus.memory().pressure() && bus.memory().stops(owner) {
+            return Err(Response::too_many_requests(RETRY_AFTER));
+        }
+        let places = Places { max, reserve: bus.room(max).left(0).saturating_sub(max) };
+        // An event is not written, nor is it that something which is not there was deleted.
+        let is_written = match checked.0 {
+            Meaning::Event => false,
+            Meaning::Value => true,
+            Meaning::Clearing(_) => bus.latest(topic, ask.now).is_some(),
+        };
+        if is_written && !self.pending.admits(owner, batch.puts.iter().map(|put| &put.owner), places) {
+            self.ctx.shared.metrics.shares.refused_owner(Table::CoapPending, owner, ask.now);
+            return Err(Response::too_many_requests(RETRY_AFTER));
+        }
+        Ok(checked)
     }
 
     fn check(
@@ -145,8 +168,8 @@ impl Core {
         ask: &Ask<'_>,
         request: &Request<'_>,
         topic: &str,
-        peer: &Path,
-    ) -> Result<(Meaning, Option<&'static str>), Response<'static>> {
+        ticket: &Ticket<Path>,
+    ) -> Result<Checked, Response<'static>> {
         let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
         if let Some(code) = ask.identity.refusal(&self.ctx, Some(ask.from), Action::Write, topic.as_str()) {
             return Err(Response::new(code));
@@ -165,13 +188,10 @@ impl Core {
             (Code::PUT, _) | (_, Some(true)) => Meaning::Value,
             (_, Some(false) | None) => Meaning::Event,
         };
-        if self.holding.has_many_for(peer) {
+        if self.holding.has_many_for(&ticket.peer()) {
             return Err(Response::unavailable(RETRY_AFTER));
         }
-        if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>()
-            >= self.ctx.door.config.pending_max
-            || self.is_stopped(ask)
-        {
+        if self.server.has_too_many_under_way(ticket) {
             return Err(Response::too_many_requests(RETRY_AFTER));
         }
         if meaning.is_clearing() {
@@ -197,8 +217,8 @@ impl Core {
         let outcomes: SmallVec<[Outcome; 32]> = publications.iter().map(Publication::outcome).collect();
         drop(publications);
         let answers = puts.into_iter().zip(outcomes).map(|(put, outcome)| {
-            let told = outcome_for(&put, topics, outcome);
-            (put.ticket, put.meaning, told)
+            let outcome = outcome_for(&put, topics, outcome);
+            Made { ticket: put.ticket, owner: put.owner, meaning: put.meaning, outcome }
         });
         self.answer(now, published, answers);
     }
@@ -222,16 +242,15 @@ impl Core {
         let outcome = publication.outcome();
         drop(publication);
         let outcome = outcome_for(&put, topics, outcome);
-        self.answer(now, published, std::iter::once((put.ticket, put.meaning, outcome)));
+        self.answer(
+            now,
+            published,
+            std::iter::once(Made { ticket: put.ticket, owner: put.owner, meaning: put.meaning, outcome }),
+        );
     }
 
     /// Responds to the publications of a batch, or lets each response wait for its own completion.
-    fn answer(
-        &mut self,
-        now: Timestamp,
-        published: Published,
-        answers: impl Iterator<Item = (Ticket<Path>, Meaning, Outcome)>,
-    ) {
+    fn answer(&mut self, now: Timestamp, published: Published, answers: impl Iterator<Item = Made>) {
         self.deliveries.add(published.deliveries);
         let Published { completions, slow_down, .. } = published;
         // Without room an answer is not held back: no peer is refused for what others wait for.
@@ -239,7 +258,7 @@ impl Core {
             && slow_down.as_ref().is_some_and(|asked| asked.until.is_some())
             && self.holding.len() < self.ctx.door.config.pending_max / 2;
         let mut held = Vec::new();
-        for (index, (ticket, meaning, outcome)) in answers.enumerate() {
+        for (index, Made { ticket, owner, meaning, outcome }) in answers.enumerate() {
             let completion = completions.of(index);
             if outcome.precondition_failed {
                 self.respond(now, ticket, &Response::new(Code::PRECONDITION_FAILED));
@@ -249,12 +268,12 @@ impl Core {
             } else if outcome.slowed && holds {
                 self.server.defer(machine_time(now), &ticket);
                 let completion = if meaning.is_state() { completion.clone() } else { Completion::Ready };
-                held.push(Held { ticket, code: done(meaning, outcome), completion });
+                held.push(Held { answer: Owed { ticket, code: done(meaning, outcome), owner }, completion });
             } else if !meaning.is_state() || completion.is_ready() {
                 self.respond(now, ticket, &Response::new(done(meaning, outcome)));
             } else {
                 self.server.defer(machine_time(now), &ticket);
-                self.defer(completion, (ticket, done(meaning, outcome)));
+                self.pending.push(completion, Owed { ticket, code: done(meaning, outcome), owner });
             }
         }
         if let Some(asked) = slow_down {
@@ -271,44 +290,34 @@ impl Core {
         }
     }
 
-    fn defer(&mut self, completion: &Completion, answer: (Ticket<Path>, Code)) {
-        match self.deferred.back_mut() {
-            Some(last) if last.completion.is_same(completion) => last.answers.push(answer),
-            _ => self.deferred.push_back(Deferred { completion: completion.clone(), answers: vec![answer] }),
-        }
-    }
-
     /// Whether a response to this peer waits for the store or for a subscriber.
     pub(super) fn owes(&self, path: &Path) -> bool {
-        self.holding.is_for(path)
-            || self.deferred.iter().any(|deferred| deferred.answers.iter().any(|(ticket, _)| ticket.peer() == *path))
+        self.holding.is_for(path) || self.pending.is_for(path.association)
     }
 
     /// Sends responses that were held back, or lets them wait for the store.
     fn release(&mut self, answers: Vec<Held>) {
         let now = self.ctx.now();
-        for Held { ticket, code, completion } in answers {
+        for Held { answer, completion } in answers {
             if completion.is_ready() {
-                self.respond(now, ticket, &Response::new(code));
+                self.respond(now, answer.ticket, &Response::new(answer.code));
             } else {
-                self.defer(&completion, (ticket, code));
+                self.pending.push(&completion, answer);
             }
         }
     }
 
-    /// Sends responses whose completions have resolved. Completions resolve in order, so only the first is looked at.
+    /// Sends responses whose completions have resolved.
     pub(super) fn complete(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
+        self.pending.begin_turn();
         if let Poll::Ready(answers) = self.holding.poll(&self.ctx, cx) {
             any = true;
             self.release(answers);
         }
-        while let Some(first) = self.deferred.front_mut() {
-            let Poll::Ready(result) = Pin::new(&mut first.completion).poll(cx) else { break };
-            let answers = std::mem::take(&mut first.answers);
-            self.deferred.pop_front();
+        while let Some((result, answers)) = self.pending.poll(cx) {
             let now = self.ctx.now();
-            for (ticket, code) in answers {
+            for Owed { ticket, code, .. } in answers {
                 let response = match result {
                     Ok(()) => Response::new(code),
                     Err(StoreFailed) => Response::unavailable(RETRY_AFTER_FAILURE),
@@ -320,6 +329,9 @@ impl Core {
         any
     }
 }
+
+/// What a publication that was checked means, and its content type.
+type Checked = (Meaning, Option<&'static str>);
 
 /// The outcome as its publisher may know it: one that may not read is not told whether there was a message before.
 fn outcome_for(put: &Put<'_>, topics: &str, outcome: Outcome) -> Outcome {

@@ -40,6 +40,9 @@ use crate::{Peer, turn::Deliveries};
 /// Bytes that wait for a connection before it is not read any more and its notifications are held.
 const OUTPUT_HIGH: usize = 64 << 10;
 
+/// The work of a signal, in deliveries: some are two bytes, and a read holds twenty thousand of them.
+const SIGNAL_DELIVERIES: u64 = 16;
+
 /// Pings with custody that wait for answers; further ones are answered without.
 const CUSTODIES_MAX: usize = 8;
 
@@ -48,8 +51,6 @@ pub(crate) struct Hub {
     core: RefCell<Core>,
     lines: RefCell<HashMap<u64, Line, RandomState>>,
     last: Cell<u64>,
-    /// Pings that wait.
-    custodies: Cell<usize>,
     waker: RefCell<Option<Waker>>,
     armed: Cell<Option<Timestamp>>,
     said_goodbye: Cell<bool>,
@@ -100,7 +101,6 @@ impl Hub {
             core: RefCell::new(core),
             lines: RefCell::default(),
             last: Cell::new(0),
-            custodies: Cell::new(0),
             waker: RefCell::default(),
             armed: Cell::new(None),
             said_goodbye: Cell::new(false),
@@ -216,16 +216,18 @@ impl Hub {
                     }
                 }
                 Ok(Some(Heard::Settings(limits))) => {
+                    core.deliveries.add(SIGNAL_DELIVERIES);
                     drop(guard);
                     self.agree(path, limits);
                     guard = self.core.borrow_mut();
                     core = &mut *guard;
                 }
                 Ok(Some(Heard::Ping { token, custody })) => {
+                    core.deliveries.add(SIGNAL_DELIVERIES);
                     core.publish(now, &mut batch);
                     self.pong(core, path, token, custody);
                 }
-                Ok(Some(Heard::Nothing)) => {}
+                Ok(Some(Heard::Nothing)) => core.deliveries.add(SIGNAL_DELIVERIES),
                 Ok(Some(Heard::Released(_))) => end = Some(End::Released),
                 Ok(Some(Heard::Aborted(text))) => end = Some(End::Aborted(text)),
                 Err(abort) => end = Some(End::Abort(abort)),
@@ -253,7 +255,6 @@ impl Hub {
         if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
             if owes && line.custodies.len() < CUSTODIES_MAX {
                 line.custodies.push(token);
-                self.custodies.set(self.custodies.get() + 1);
             } else {
                 line.write(|framing, bytes| signal::push_pong(&token, custody && !owes, framing, bytes));
             }
@@ -283,20 +284,13 @@ impl Hub {
 
     /// RFC 8323 §5.4.1: answers the Pings with custody whose earlier requests have been answered.
     fn release_custodies(&self, core: &Core) {
-        if self.custodies.get() == 0 {
-            return;
-        }
-        let is_free = |association: u64| !core.deferred.iter().any(|deferred| deferred.is_for(association));
-        let mut left = 0;
-        for (association, line) in &mut *self.lines.borrow_mut() {
-            if !line.custodies.is_empty() && is_free(*association) {
-                for token in std::mem::take(&mut line.custodies) {
-                    line.write(|framing, bytes| signal::push_pong(&token, true, framing, bytes));
-                }
+        let mut lines = self.lines.borrow_mut();
+        for association in core.pending.settled() {
+            let Some(line) = lines.get_mut(&association) else { continue };
+            for token in std::mem::take(&mut line.custodies) {
+                line.write(|framing, bytes| signal::push_pong(&token, true, framing, bytes));
             }
-            left += line.custodies.len();
         }
-        self.custodies.set(left);
     }
 
     /// Takes what waits for a connection; `into` is empty and its room is used for what comes next.
@@ -399,3 +393,6 @@ pub async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext
 pub async fn serve_websocket<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext>, io: S, peer: Peer) {
     connection::serve(ctx, io, peer, WireKind::WebSocket).await;
 }
+
+#[cfg(test)]
+mod tests;

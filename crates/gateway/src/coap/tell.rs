@@ -26,6 +26,9 @@ const BACKLOG_PER_OBSERVER: usize = 64;
 /// Bytes of notifications made in one turn, for the same reason.
 const OUTPUT_PER_TURN: usize = 256 << 10;
 
+/// The work of a notification that is refused, in looks: it is made, and room is looked for, for nothing.
+const REFUSED_LOOKS: usize = 32;
+
 /// Retained messages looked up at once for an observer of a filter.
 const WALK_CHUNK: usize = 8;
 
@@ -154,6 +157,9 @@ impl Core {
                 self.watches.expires(relation, at);
             }
         }
+        if told == Notified::Later {
+            self.looks += REFUSED_LOOKS;
+        }
         told
     }
 
@@ -236,9 +242,12 @@ impl Core {
                 break;
             }
             if let Some(relation) = self.watches.next_ready() {
+                self.looks += 1;
                 self.serve(now, relation);
             }
         }
+        // One that found room lets others follow.
+        self.note_events();
         !self.watches.ready.is_empty()
     }
 

@@ -1,7 +1,7 @@
 //! Sending notifications: when one may be sent, whether it is Confirmable, and what follows from it.
 
-use super::pace::{PACE_OF_DOUBT, Proof, QUIET, ROOM_AGAIN_AFTER, SEAL_AGAIN_AFTER, pace};
-use super::part::{first_block, is_cut, keep_for_blocks, size_of_content};
+use super::pace::{PACE_OF_DOUBT, Proof, QUIET, SEAL_AGAIN_AFTER, pace};
+use super::part::{first_block, size_of_content};
 use super::plan::{Plan, plan};
 use super::{Last, Observed, Relation, RelationId, SEQUENCE_MASK};
 use crate::Timestamp;
@@ -96,6 +96,7 @@ impl<P: Peer> Server<P> {
     /// notification.
     pub fn dismiss(&mut self, now: Timestamp, relation: RelationId, error: &Response<'_>, out: &mut Outbox<P>) {
         let RelationId(key) = relation;
+        self.leave_room_queue(key);
         if let Some(entry) = self.relations.get_mut(key) {
             entry.dirty = false;
             entry.last = Some(Last { code: error.code, max_age: error.max_age });
@@ -162,7 +163,7 @@ impl<P: Peer> Server<P> {
     }
 
     /// Asks the application for the newest state.
-    fn announce(&mut self, key: Key) {
+    pub(super) fn announce(&mut self, key: Key) {
         if let Some(entry) = self.relations.get_mut(key) {
             entry.dirty = false;
             self.events.push_back(Event::Ready { relation: RelationId(key) });
@@ -187,7 +188,7 @@ impl<P: Peer> Server<P> {
     }
 
     /// Sets the timer of a relation that waits for time only.
-    fn set_alarm(&mut self, now: Timestamp, key: Key) {
+    pub(super) fn set_alarm(&mut self, now: Timestamp, key: Key) {
         if let Some(at) = self.relations.get_mut(key).and_then(|relation| relation.new_alarm(&self.config, now)) {
             self.timers.add(at, Timer::Relation(key));
         }
@@ -207,12 +208,11 @@ impl<P: Peer> Server<P> {
         let Some(plan) = plan(&self.config, now, (key, &mut *relation), peer, in_flight, notification) else {
             return false;
         };
-        if is_cut(&notification.response, relation.limits)
-            && !keep_for_blocks(&mut self.downloads, &self.owners, &self.hash, now, (relation, &*peer), notification)
-        {
-            relation.not_before = now + ROOM_AGAIN_AFTER;
+        let of = relation.peer;
+        if !self.keep_rest(now, key, notification) {
             return false;
         }
+        let (Some(relation), Some(peer)) = (self.relations.get_mut(key), self.peers.get_mut(of)) else { return true };
         // RFC 8323 §7.1: over a connection the option may be empty and must be ignored. Some clients (aiocoap 0.4) do
         // not ignore it, so it counts there too.
         let sequence = (relation.sequence + 1) & SEQUENCE_MASK;

@@ -28,9 +28,6 @@ pub(super) const PACE_OF_DOUBT: Duration = Duration::from_millis(200);
 /// The delay before a notification that could not be protected is tried again.
 pub(super) const SEAL_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// The delay before a large notification that found no room for its rest is tried again.
-pub(super) const ROOM_AGAIN_AFTER: Duration = Duration::from_millis(20);
-
 /// Recent Non-confirmable notifications for which a Reset is recognised.
 pub(super) const RECENT: usize = 4;
 

@@ -1,5 +1,6 @@
 //! The part of a large notification that is sent, and the rest, which is kept to be fetched (RFC 7959 §2.6).
 
+use fogmux_fair::Owner;
 use foldhash::fast::FixedState;
 
 use super::Relation;
@@ -7,32 +8,27 @@ use super::notify::Notification;
 use crate::Timestamp;
 use crate::block::Block;
 use crate::code::Code;
-use crate::peer::Peer;
 use crate::request::location_cache_key;
 use crate::response::{Extra, Response};
-use crate::server::Owners;
 use crate::server::downloads::{Downloads, Snapshot};
-use crate::server::owners::owner_of;
-use crate::server::peers::{Limits, PeerState};
+use crate::server::peers::Limits;
 
 /// Bytes of payload and location.
 pub(super) fn size_of_content(response: &Response<'_>) -> usize {
     response.payload.as_slice().len() + response.location.map_or(0, |location| location.path.len())
 }
 
-/// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a filter
-/// may have several: each is kept under its own location, the newest also under the filter. False if there is no room
-/// for one that has to be kept: others are still to be fetched.
-pub(super) fn keep_for_blocks<P: Peer>(
+/// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a filter may
+/// have several: each is kept under its own location, the newest also under the filter. False if there is no room for
+/// one that has to be kept: others are still to be fetched.
+pub(super) fn keep_for_blocks(
     downloads: &mut Downloads,
-    owners: &Owners,
     hash: &FixedState,
     now: Timestamp,
-    (relation, peer): (&Relation, &PeerState<P>),
+    (relation, owner): (&Relation, Owner),
     notification: &Notification<'_>,
 ) -> bool {
     let (scope, response) = (relation.scope(), &notification.response);
-    let owner = owner_of(owners, relation.exchange.as_ref(), &peer.address);
     let snapshot = Snapshot {
         body: response.payload.to_bytes(),
         etag: response.etag,

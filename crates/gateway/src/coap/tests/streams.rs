@@ -407,3 +407,26 @@ fn s7_4_observations_end_with_the_connection_and_with_a_word() {
         assert!(wire.next().await.is_none());
     });
 }
+
+#[test]
+fn s5_4_1_a_pong_with_custody_waits_for_the_disk_and_others_do_not() {
+    let store = late::Late::default();
+    run_on(Box::new(store.clone()), CoapConfig::default(), true, async |house| {
+        let (mut wire, mut other) = (house.settled().await, house.settled().await);
+        wire.send(&request(Code::PUT, b"1", "a", b"x")).await;
+        wire.send(&request(Code::PUT, b"2", "b", b"x")).await;
+        wire.send(&frame(signal::PING, b"p", &[(2, &[])], b"")).await;
+        wire.send(&frame(signal::PING, b"q", &[], b"")).await;
+        assert_eq!(wire.next().await.unwrap().token, b"q");
+        other.send(&frame(signal::PING, b"r", &[(2, &[])], b"")).await;
+        assert_eq!(other.next().await.unwrap().token, b"r", "nothing is owed to this one");
+        store.complete();
+        let mut came = Vec::new();
+        for _ in 0..3 {
+            let next = wire.next().await.unwrap();
+            came.push((next.code, next.token.clone()));
+        }
+        let expected = [(Code::CREATED, b"1"), (Code::CREATED, b"2"), (signal::PONG, b"p")];
+        assert_eq!(came, expected.map(|(code, token)| (code, token.to_vec())));
+    });
+}
