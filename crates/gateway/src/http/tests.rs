@@ -4,6 +4,7 @@ mod credentials;
 mod deadlines;
 mod idempotent;
 mod long_lived;
+mod parallel;
 mod store;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
