@@ -153,6 +153,10 @@ impl Publisher {
 
 /// The message that a topic keeps.
 pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+    // [MQTT-3.3.2-2]: no topic has them, at any door. MQTT would return the first of many.
+    if url.topic.contains(['+', '#']) {
+        return Err(ClientError::NotAccepted(format!("{:?} has a wildcard: `sub` takes a filter", url.topic)));
+    }
     match url.scheme {
         Scheme::Http => http::get(url, options).await,
         Scheme::Mqtt | Scheme::WebSocket => mqtt::get(url, options).await,
@@ -206,5 +210,22 @@ impl Subscription {
             Self::Xmpp(subscription) => subscription.close().await,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_filter_has_no_value_at_any_door() {
+        for scheme in ["mqtt", "ws", "coap", "coap+tcp", "coap+ws", "http", "xmpp"] {
+            for filter in ["t/#", "+/t"] {
+                // Nothing listens there: a client that asked would be told so.
+                let url: Url = format!("{scheme}://127.0.0.1:1/{filter}").parse().unwrap();
+                let refused = get(&url, &Options::default()).await;
+                assert!(matches!(refused, Err(ClientError::NotAccepted(_))), "{url:?}: {refused:?}");
+            }
+        }
     }
 }

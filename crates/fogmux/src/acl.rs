@@ -18,6 +18,7 @@ use crate::cli::{Acl, AclAction, AclDoor, AclTest};
 use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::home;
+use crate::output::say;
 
 /// Checks the rules as a door would.
 pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
@@ -32,11 +33,11 @@ pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
         Err(refused) => Answer::nobody(&refused),
     };
     if arguments.json {
-        println!("{}", answer.to_json(arguments));
+        say!("{}\n", answer.to_json(arguments))?;
     } else {
-        println!("{}", answer.text);
+        say!("{}\n", answer.text)?;
         if let Some(principal) = answer.principal.as_ref().filter(|principal| is_shown(arguments, principal)) {
-            println!("{}", introduction(principal));
+            say!("{}\n", introduction(principal))?;
         }
     }
     if answer.allowed { Ok(()) } else { Err(Failure::silent(Status::NoPerm)) }

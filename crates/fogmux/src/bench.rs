@@ -6,6 +6,7 @@ mod matrix;
 mod paper;
 mod peer;
 
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -25,7 +26,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 use self::arguments::{Bench, Columns, Compare, Host, Output, Report};
 use crate::exit::{Failure, Status};
-use crate::terminal::columns;
+use crate::terminal::{columns, is_dumb};
 
 /// Version of the JSON format.
 const VERSION: u32 = 1;
@@ -179,12 +180,8 @@ fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u3
 
 /// Shows the progress and the estimated remaining time.
 fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
-    let display = match columns(std::io::stderr()) {
-        Some(columns) => Display::Bar { columns },
-        // A terminal of unknown width is assumed to have 80 columns.
-        None if std::io::stderr().is_terminal() => Display::Bar { columns: 80 },
-        None => Display::Lines,
-    };
+    let term = std::env::var_os("TERM");
+    let display = display(columns(std::io::stderr()), std::io::stderr().is_terminal(), term.as_deref());
     let rounds = usize::try_from(repetitions).unwrap_or(1);
     let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
     let expected = each.repeat(rounds);
@@ -197,6 +194,17 @@ fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experim
         }
         // A closed standard error is no failure.
         let _ = progress.0.at(&format!("{} #{}", experiment.title(), repetition + 1), now);
+    }
+}
+
+/// Returns how progress is shown: a bar needs a terminal that understands escape sequences.
+fn display(columns: Option<usize>, is_terminal: bool, term: Option<&OsStr>) -> Display {
+    match columns {
+        _ if is_dumb(term) => Display::Lines,
+        Some(columns) => Display::Bar { columns },
+        // A terminal of unknown width is assumed to have 80 columns.
+        None if is_terminal => Display::Bar { columns: 80 },
+        None => Display::Lines,
     }
 }
 
@@ -231,5 +239,18 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
     match report.runs.iter().all(|run| run.outcomes.is_empty()) {
         true => Err(Failure::new(Status::Unavailable, "nothing was measured")),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dumb_terminal_gets_lines_without_escape_sequences() {
+        assert_eq!(display(Some(80), true, Some(OsStr::new("dumb"))), Display::Lines);
+        assert_eq!(display(Some(80), true, Some(OsStr::new("xterm"))), Display::Bar { columns: 80 });
+        assert_eq!(display(None, true, None), Display::Bar { columns: 80 });
+        assert_eq!(display(None, false, None), Display::Lines);
     }
 }

@@ -10,12 +10,12 @@ use crate::config::{Config, Location, Problem, Problems, REFERENCE, load, source
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::memory_limit;
+use crate::output::say;
 
 /// Validates a file, or prints the reference configuration.
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let Some(file) = &arguments.file else {
-        print!("{REFERENCE}");
-        return Ok(());
+        return say!("{REFERENCE}");
     };
     let checked = read(Some(file), &[]).and_then(|config| match problems_of_files(&config) {
         problems if problems.0.is_empty() => Ok(remarks(&config)),
@@ -23,19 +23,21 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     });
     match checked {
         Ok(warnings) if arguments.json => {
-            println!("{}", serde_json::json!({"valid": true, "problems": [], "warnings": warnings}));
+            say!("{}\n", serde_json::json!({"valid": true, "problems": [], "warnings": warnings}))?;
         }
         Ok(warnings) => {
-            warnings.iter().for_each(|warning| println!("{}: warning: {warning}", file.display()));
-            println!("{}: valid", file.display());
+            for warning in &warnings {
+                say!("{}: warning: {warning}\n", file.display())?;
+            }
+            say!("{}: valid\n", file.display())?;
         }
         Err(ReadError::Problems(problems)) if arguments.json => {
             let list: Vec<_> = problems.0.iter().map(|problem| problem.to_json()).collect();
-            println!("{}", serde_json::json!({"valid": false, "problems": list}));
+            say!("{}\n", serde_json::json!({"valid": false, "problems": list}))?;
             return Err(invalid(&problems));
         }
         Err(ReadError::Problems(problems)) => {
-            println!("{problems}");
+            say!("{problems}\n")?;
             return Err(invalid(&problems));
         }
         Err(ReadError::Unreadable(failure)) => return Err(failure),

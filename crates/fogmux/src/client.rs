@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fogmux_client::{
-    Arrived, ClientError, HttpVersion, MqttVersion, Options, Outgoing, Own, Psk, Publisher, Subscription, Trust, Url,
-    get, subscribe,
+    Arrived, ClientError, HttpVersion, MqttVersion, Options, Outgoing, Own, Psk, Publisher, Scheme, Subscription,
+    Trust, Url, get, subscribe,
 };
 use fogmux_net::channel::Zeroizing;
 use tokio::time::timeout;
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::cli::{self, Access, Format, Get, Publish, Subscribe};
 use crate::data;
 use crate::exit::{Failure, OrFail as _, Status};
+use crate::output::say;
 use crate::serve::Stop;
 
 /// The default time limit of `pub` and `get`.
@@ -50,7 +51,7 @@ pub(crate) fn run_publish(arguments: &Publish) -> Result<(), Failure> {
     };
     block_on(within(patience, publish))??;
     if arguments.access.json {
-        println!("{}", serde_json::json!({"topic": url.topic, "bytes": message.payload.len()}));
+        say!("{}\n", serde_json::json!({"topic": url.topic, "bytes": message.payload.len()}))?;
     }
     Ok(())
 }
@@ -133,6 +134,7 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
         Some(file) => Some(password_from(file)?.trim().to_owned()),
         None => access.token.clone(),
     };
+    refuse_unused(&url, access)?;
     let options = Options {
         credentials: user.map(|user| (user, password.unwrap_or_default())),
         token,
@@ -152,6 +154,21 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
         ..Options::default()
     };
     Ok((url, options))
+}
+
+/// Refuses protection that the scheme of the address does not have: the message would be sent without it.
+fn refuse_unused(url: &Url, access: &Access) -> Result<(), Failure> {
+    let is_coap = matches!(url.scheme, Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket);
+    let refused = if access.oscore.is_some() && !is_coap {
+        "--oscore protects CoAP only; use a scheme such as coap://"
+    } else if access.psk_id.is_some() && !url.secure {
+        "--psk-id protects TLS and DTLS only; use a scheme such as mqtts:// or coaps://"
+    } else if access.cert.is_some() && !url.secure {
+        "--cert is for TLS and DTLS only; use a scheme such as mqtts:// or coaps://"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(Status::Usage, refused))
 }
 
 /// The system's authorities and, on this machine, the gateway's own: a user who can write there may start the gateway.
@@ -232,5 +249,35 @@ impl From<ClientError> for Failure {
             ClientError::Io(_) => Status::IoErr,
         };
         Self::new(status, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protection_that_the_scheme_does_not_have_is_refused_by_its_flag() {
+        let oscore = Access { oscore: Some("lamp-1.toml".into()), ..Access::default() };
+        let psk = Access { psk_id: Some("a".to_owned()), psk: Some("aabb".to_owned()), ..Access::default() };
+        let refused = |address: &str, access: &Access| {
+            let failure = prepare(address, access).err()?;
+            assert_eq!(failure.status, Status::Usage, "{address}");
+            failure.message()
+        };
+        for scheme in ["mqtt", "mqtts", "ws", "wss", "http", "https", "xmpp", "xmpps"] {
+            let said = refused(&format!("{scheme}://127.0.0.1/a"), &oscore).expect(scheme);
+            assert!(said.contains("--oscore"), "{said}");
+        }
+        for scheme in ["mqtt", "ws", "coap", "coap+tcp", "coap+ws", "http", "xmpp"] {
+            let said = refused(&format!("{scheme}://127.0.0.1/a"), &psk).expect(scheme);
+            assert!(said.contains("--psk"), "{said}");
+        }
+        for scheme in ["coap", "coaps", "coap+tcp", "coaps+tcp", "coap+ws", "coaps+ws"] {
+            assert_eq!(refused(&format!("{scheme}://127.0.0.1/a"), &oscore), None);
+        }
+        for scheme in ["mqtts", "wss", "coaps", "coaps+tcp", "coaps+ws", "https", "xmpps"] {
+            assert_eq!(refused(&format!("{scheme}://127.0.0.1/a"), &psk), None);
+        }
     }
 }

@@ -21,10 +21,14 @@ use crate::compose;
 use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::home;
+use crate::output::say;
 use crate::serve::Log;
+use crate::terminal::columns;
 
 /// The common prefix of all topics.
 const ROOT: &str = "demo";
+/// Columns of a terminal that reports none, and of a file.
+const COLUMNS: usize = 80;
 /// More than one block of CoAP, and not a multiple of one.
 const LONG_BYTES: u32 = 5_000;
 
@@ -45,9 +49,9 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     })?;
     let table = table?;
     if arguments.json {
-        println!("{}", table.to_json());
+        say!("{}\n", table.to_json())?;
     } else {
-        print!("{table}");
+        say!("{}", table.text(columns(std::io::stdout()).unwrap_or(COLUMNS)))?;
     }
     match table.problems() {
         0 => stopped,

@@ -14,6 +14,7 @@ use self::report::Report;
 use crate::check::read;
 use crate::cli::{Import, ImportMosquitto};
 use crate::exit::{Failure, Status};
+use crate::output::say;
 use crate::passwd::failed;
 use crate::{data, home};
 
@@ -37,7 +38,7 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
     }
     let targets = Targets::find(arguments)?;
     let done = import(&given, &targets, arguments, &mut reports)?;
-    say(&done, &reports, arguments.json);
+    tell(&done, &reports, arguments.json)?;
     Ok(())
 }
 
@@ -195,7 +196,7 @@ fn read_text(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))
 }
 
-fn say(done: &[Done], reports: &[Report], json: bool) {
+fn tell(done: &[Done], reports: &[Report], json: bool) -> Result<(), Failure> {
     if json {
         let imported: Vec<_> = done
             .iter()
@@ -205,21 +206,21 @@ fn say(done: &[Done], reports: &[Report], json: bool) {
             })
             .collect();
         let notes: Vec<_> = reports.iter().flat_map(Report::to_json).collect();
-        println!("{}", serde_json::json!({"imported": imported, "notes": notes}));
-        return;
+        return say!("{}\n", serde_json::json!({"imported": imported, "notes": notes}));
     }
     for report in reports {
-        print!("{report}");
+        say!("{report}")?;
     }
     for done in done {
         let verb = if done.written { "imported into" } else { "would go into" };
-        println!("{} {} {verb} {}", done.count, done.what, done.into.display());
+        say!("{} {} {verb} {}\n", done.count, done.what, done.into.display())?;
     }
     let lost = reports.iter().flat_map(Report::lost_lines).count();
     if lost > 0 {
-        println!("{lost} lines were left out");
+        say!("{lost} lines were left out\n")?;
     }
     if done.iter().any(|done| done.written) {
-        println!("a running gateway notices within seconds");
+        say!("a running gateway notices within seconds\n")?;
     }
+    Ok(())
 }

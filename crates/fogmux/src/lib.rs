@@ -27,6 +27,7 @@ mod memory_limit;
 mod modes;
 mod open_files;
 mod oscore;
+mod output;
 mod passwd;
 mod pki;
 mod serve;
@@ -48,8 +49,10 @@ pub fn run_command_line() -> ExitCode {
             let error = cli::explain(error);
             // clap reports help and version as errors.
             let status = if error.use_stderr() { ExitCode::from(Status::Usage as u8) } else { ExitCode::SUCCESS };
-            let _ = error.print();
-            return status;
+            return match output::written(error.print()) {
+                Ok(()) => status,
+                Err(failure) => failure.code(),
+            };
         }
     };
     match run(cli) {

@@ -19,6 +19,7 @@ use rustls::pki_types::ServerName;
 use crate::cli::{KeyChoice, Pki, PkiClient, PkiInit, PkiRevoke, PkiServer};
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::output::say;
 
 /// The directory of client certificates, below that of the authority.
 const CLIENTS: &str = "clients";
@@ -64,8 +65,7 @@ fn failed(error: PkiError) -> Failure {
 fn init(arguments: &PkiInit) -> Result<(), Failure> {
     let directory = directory(arguments.data.directory.as_deref())?;
     let made = Authority::make(&directory, arguments.key.kind(), SystemTime::now()).map_err(failed)?;
-    println!("{}", made.certificate().display());
-    Ok(())
+    say!("{}\n", made.certificate().display())
 }
 
 /// Creates the gateway's certificate, or with `--out` one for another server.
@@ -77,8 +77,7 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
         if !made.renewed {
             eprintln!("the existing certificate covers these names");
         }
-        println!("{}", made.certificate.display());
-        return Ok(());
+        return say!("{}\n", made.certificate.display());
     };
     let names = server_names(&arguments.names)?;
     let first = arguments.names.first();
@@ -149,8 +148,7 @@ fn issue(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let issued = authority.issue(wanted, key.kind(), now).map_err(failed)?;
     issued.write(certificate, key_file).map_err(failed)?;
-    println!("{}\n{}", certificate.display(), key_file.display());
-    Ok(())
+    say!("{}\n{}\n", certificate.display(), key_file.display())
 }
 
 #[cfg(feature = "tls-openssl")]
@@ -162,8 +160,7 @@ fn pkcs12(arguments: &PkiClient, directory: &Path, certificate: &Path, key: &Pat
     let made = fogmux_net::openssl::pkcs12(&arguments.name, &certificate, &key, &ca, &password);
     let made = made.map_err(|error| Failure::new(Status::IoErr, error))?;
     data::write_private(file, &made).map_err(|error| Failure::io(file.display(), &error))?;
-    println!("{}", file.display());
-    Ok(())
+    say!("{}\n", file.display())
 }
 
 #[cfg(not(feature = "tls-openssl"))]

@@ -2,12 +2,10 @@
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
-#[cfg(feature = "bench")]
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 /// Returns the number of columns; `None` if it is not a terminal or does not report them.
-#[cfg(feature = "bench")]
 pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
@@ -21,7 +19,12 @@ pub(crate) fn has_colours(stream: &impl IsTerminal) -> bool {
 }
 
 fn forbids_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
-    no_color.is_some_and(|value| !value.is_empty()) || term.is_some_and(|term| term == "dumb")
+    no_color.is_some_and(|value| !value.is_empty()) || is_dumb(term)
+}
+
+/// Returns whether this `TERM` understands no escape sequences.
+pub(crate) fn is_dumb(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|term| term == "dumb")
 }
 
 /// Suppresses the echo until dropped.

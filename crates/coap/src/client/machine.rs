@@ -84,6 +84,8 @@ pub struct Machine<P: Protection = Unprotected> {
     rests: usize,
     /// Observations of which resources wait to be fetched.
     waiting: Vec<Number>,
+    /// Observations that the server has ended while their rests are fetched.
+    ended: Vec<Number>,
     /// Bytes of all bodies that are being put together.
     body_bytes: usize,
     missed: Missed,
@@ -127,6 +129,7 @@ impl<P: Protection> Machine<P> {
             observations: 0,
             rests: 0,
             waiting: Vec::new(),
+            ended: Vec::new(),
             body_bytes: 0,
             missed: Missed::default(),
             forgotten: false,
@@ -255,6 +258,7 @@ impl<P: Protection> Machine<P> {
             Purpose::Observe => {
                 self.observations -= 1;
                 self.waiting.retain(|observed| *observed != number);
+                self.ended.retain(|observed| *observed != number);
                 self.remove_dependents(number);
             }
             Purpose::Rest(observed) => {

@@ -26,6 +26,8 @@ pub(super) struct Observation {
     pub(super) waiting: Waiting,
     /// States that were told before their notifications.
     pub(super) ahead: Ahead,
+    /// The error that ended it, when rests were still to be fetched: it is told behind them.
+    pub(super) last: Option<Vec<u8>>,
     /// It was registered again because a state changed while its blocks were fetched.
     pub(super) restarted: bool,
 }
@@ -42,6 +44,11 @@ pub(super) enum Arrival {
 }
 
 impl Observation {
+    /// Whether parts of notifications are still to be fetched.
+    pub(super) fn is_fetching(&self) -> bool {
+        !self.rests.is_empty() || !self.waiting.is_empty()
+    }
+
     /// Whether a notification is newer than all before of the same resource (RFC 7641 §3.4).
     ///
     /// Notifications may overtake the first answer, and each other before that. A server that had forgotten the client

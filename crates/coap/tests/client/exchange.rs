@@ -298,6 +298,37 @@ fn large_states_of_many_resources_are_fetched_some_at_a_time_and_none_is_lost() 
 }
 
 #[test]
+fn rfc_7641_s3_2_what_was_notified_before_an_error_is_fetched_and_told_before_it() {
+    let whole = [BLOCK.as_slice(), b"!"].concat();
+    for resources in [1, 16, 17, 97] {
+        let (mut bench, paths) = many(resources);
+        let token = bench.first().token;
+        bench.deliver(Type::Confirmable, 50, &token, Code::SERVICE_UNAVAILABLE, Reply::default());
+        bench.notify(Type::NonConfirmable, Reply { location: "ps/late", ..small(9, b"late") });
+        assert_eq!(bench.told(), [], "{resources} resources");
+        let mut expected: Vec<_> = paths.iter().map(|path| content(path, &whole)).collect();
+        expected.push((Code::SERVICE_UNAVAILABLE, String::new(), Vec::new()));
+        assert_eq!((fetched(&mut bench), bench.client.missed().states), (expected, 0));
+        assert!(bench.client.is_idle());
+    }
+}
+
+#[test]
+fn an_observation_that_the_server_has_ended_is_cancelled_without_a_request() {
+    let mut bench = Bench::idle();
+    let observed = bench.ask(Call { observe: true, ..Call::new(Code::GET, "ps") });
+    let first = bench.first();
+    bench.answer(&first, Code::CONTENT, small(1, b""));
+    bench.notify(Type::NonConfirmable, Reply { location: "ps/a", ..large(2, 9) });
+    bench.deliver(Type::Confirmable, 50, &first.token, Code::SERVICE_UNAVAILABLE, Reply::default());
+    let sent = bench.sent.len();
+    bench.client.cancel(NOW, observed, &mut bench.out);
+    bench.note();
+    assert_eq!((bench.told(), bench.sent.len()), (vec![content("", b"")], sent));
+    assert!(bench.client.is_idle());
+}
+
+#[test]
 fn of_more_resources_than_can_wait_the_oldest_are_missed_and_named() {
     let (mut bench, paths) = many(16 + 1024 + 3);
     let missed = bench.client.missed();

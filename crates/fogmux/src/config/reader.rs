@@ -4,7 +4,7 @@
 //! other, each with its accepted range. An absent key keeps its default, an invalid value becomes a [`Problem`] with
 //! its line, and a key that was never named is reported as unknown, with the nearest known key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(crate) struct Findings {
     /// Where each key was last set.
     pub(crate) origins: BTreeMap<String, Location>,
     /// Every existing key, set or not.
-    pub(crate) known: std::collections::BTreeSet<String>,
+    pub(crate) known: BTreeSet<String>,
 }
 
 impl Findings {
@@ -59,13 +59,15 @@ pub(crate) struct Reader<'a> {
 /// Reads a whole source into `section`; syntax errors become problems like all others.
 pub(crate) fn read_source(source: &Source, section: &mut impl Section, findings: &mut Findings) {
     let (table, errors) = DeTable::parse_recoverable(&source.text);
+    let mut told = BTreeSet::new();
     for error in errors {
-        findings.problems.push(Problem {
-            location: Some(source.location(error.span().map_or(0, |span| span.start))),
-            key: String::new(),
-            found: error.message().replace('\n', ", "),
-            accepted: "TOML 1.0".to_owned(),
-        });
+        let location = source.location(error.span().map_or(0, |span| span.start));
+        let found = error.message().replace('\n', ", ");
+        // Each of nested arrays that are not closed is an error of its own.
+        if told.insert((location.line, found.clone())) {
+            let (key, accepted) = (String::new(), "TOML 1.0".to_owned());
+            findings.problems.push(Problem { location: Some(location), key, found, accepted });
+        }
     }
     let mut reader =
         Reader { source, table: Some(table.get_ref()), prefix: String::new(), named: Vec::new(), findings };

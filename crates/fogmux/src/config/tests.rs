@@ -101,6 +101,14 @@ fn a_problem_names_file_line_key_and_what_would_be_accepted() {
 }
 
 #[test]
+fn an_error_of_syntax_is_told_once_a_line() {
+    let unclosed = said(&format!("a = {}", "[".repeat(1000)));
+    let different: std::collections::BTreeSet<_> = unclosed.iter().collect();
+    assert_eq!(unclosed.len(), different.len(), "{unclosed:?}");
+    assert!(unclosed.len() <= 3, "{unclosed:?}");
+}
+
+#[test]
 fn ports_overlap_only_on_one_transport_and_on_addresses_that_overlap() {
     let clash = "[listeners.mqtt]\naddress = \"0.0.0.0:8080\"\nallow_plaintext = true";
     assert_eq!(lines_and_keys(clash), [(0, "listeners.http.address".to_owned())]);

@@ -1,7 +1,6 @@
 //! The table of deliveries between doors, with latencies.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use fogmux_client::{Arrived, ClientError, Outgoing};
@@ -115,41 +114,81 @@ fn shown(cell: &Cell) -> String {
     }
 }
 
-/// Columns are as wide as they must be: all nine doors fit 80 columns.
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "Milliseconds from the door on the left to the door above: the slower of a JSON text and bytes with"
-        )?;
-        writeln!(f, "NUL and 0xFF, including connection set-up.\n")?;
+impl Table {
+    /// Returns the table as text that is at most so many columns wide, if the names of two doors fit. Columns are as
+    /// wide as they must be: all nine doors fit 80. In fewer, the columns that do not fit follow below.
+    pub(crate) fn text(&self, columns: usize) -> String {
+        let mut text = wrapped(
+            "Milliseconds from the door on the left to the door above: the slowest of a JSON text, bytes with NUL and \
+             0xFF, and 5 kB, including connection set-up.",
+            columns,
+        );
         let named = self.names.iter().map(|name| name.len()).max().unwrap_or_default();
-        let column = |column: usize| self.cells.iter().filter_map(move |row| row.get(column)).map(shown);
-        let width = |(at, name): (usize, &&str)| column(at).map(|cell| cell.len()).chain([name.len()]).max();
-        let widths: Vec<usize> = self.names.iter().enumerate().filter_map(width).collect();
-        write!(f, "{:named$}", "")?;
-        for (name, width) in self.names.iter().zip(&widths) {
-            write!(f, " {name:>width$}")?;
+        let mut to_come: &[usize] = &self.widths();
+        let mut first = 0;
+        while !to_come.is_empty() {
+            let mut wide = named;
+            let fits = |width: &&usize| {
+                wide += 1 + **width;
+                wide <= columns
+            };
+            let count = to_come.iter().take_while(fits).count().max(1);
+            let (widths, rest) = to_come.split_at(count);
+            text.push('\n');
+            self.part(first, widths, named, &mut text);
+            (first, to_come) = (first + count, rest);
         }
-        writeln!(f)?;
-        for (name, row) in self.names.iter().zip(&self.cells) {
-            write!(f, "{name:<named$}")?;
-            for (cell, width) in row.iter().zip(&widths) {
-                write!(f, " {:>width$}", shown(cell))?;
-            }
-            writeln!(f)?;
-        }
-        writeln!(f)?;
+        text.push('\n');
         for (from, to, cell) in self.pairs() {
             if let Some(problem) = cell.problem() {
-                writeln!(f, "{from} -> {to}: {problem}")?;
+                text.push_str(&wrapped(&format!("{from} -> {to}: {problem}"), columns));
             }
         }
-        match self.problems() {
-            0 => writeln!(f, "Every message arrived at every door with its bytes and content type unchanged."),
-            count => writeln!(f, "{count} of {} ways failed.", self.names.len() * self.names.len()),
+        let ending = match self.problems() {
+            0 => "Every message arrived at every door with its bytes and content type unchanged.".to_owned(),
+            count => format!("{count} of {} ways failed.", self.names.len() * self.names.len()),
+        };
+        text.push_str(&wrapped(&ending, columns));
+        text
+    }
+
+    /// The width of each column.
+    fn widths(&self) -> Vec<usize> {
+        let column = |column: usize| self.cells.iter().filter_map(move |row| row.get(column)).map(shown);
+        let width = |(at, name): (usize, &&str)| column(at).map(|cell| cell.len()).chain([name.len()]).max();
+        self.names.iter().enumerate().filter_map(width).collect()
+    }
+
+    /// Appends the columns of these widths, from the column `first` on.
+    fn part(&self, first: usize, widths: &[usize], named: usize, text: &mut String) {
+        let mut line = |name: &str, cells: &mut dyn Iterator<Item = String>| {
+            text.push_str(&format!("{name:<named$}"));
+            cells.zip(widths).for_each(|(cell, width)| text.push_str(&format!(" {cell:>width$}")));
+            text.push('\n');
+        };
+        line("", &mut self.names.iter().skip(first).map(|name| (*name).to_owned()));
+        for (name, row) in self.names.iter().zip(&self.cells) {
+            line(name, &mut row.iter().skip(first).map(shown));
         }
     }
+}
+
+/// Returns lines of whole words, each at most so many columns wide unless a word is wider.
+fn wrapped(text: &str, columns: usize) -> String {
+    let (mut lines, mut wide) = (String::new(), 0);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        let separator = match wide {
+            0 => "",
+            _ if wide + 1 + length > columns => "\n",
+            _ => " ",
+        };
+        wide = if separator == " " { wide + 1 + length } else { length };
+        lines.push_str(separator);
+        lines.push_str(word);
+    }
+    lines.push('\n');
+    lines
 }
 
 #[cfg(test)]
@@ -157,17 +196,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nine_doors_fit_eighty_columns() {
+    fn nine_doors_fit_eighty_columns_and_others_follow_below_in_fewer() {
         let names = ["MQTT 3.1.1", "MQTT 5", "MQTT TLS", "MQTT WS", "CoAP", "HTTP/1.1", "HTTP/2", "HTTP/3", "XMPP"];
         let cell = Cell { took: Duration::from_micros(41_270), ..Cell::default() };
         let cells = vec![vec![cell; names.len()]; names.len()];
         let mut table = Table { names: names.to_vec(), cells, ..Table::default() };
-        let text = table.to_string();
-        let widest = |text: &str| text.lines().skip(3).map(str::len).take_while(|wide| *wide > 0).max().unwrap();
+        let text = table.text(80);
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest(&text) <= 80, "{text}");
         assert!(text.contains("\nHTTP/1.1         41.3"), "{text}");
+        assert_eq!(text.matches("MQTT 3.1.1").count(), 2, "one table: {text}");
         table.cells[0][4].problem = Some("lost".to_owned());
-        let text = table.to_string();
+        let text = table.text(80);
         assert!(text.contains(" FAILED") && widest(&text) <= 80, "{text}");
+        for columns in [24, 40, 60, 79] {
+            let text = table.text(columns);
+            assert!(widest(&text) <= columns, "{columns}:\n{text}");
+            assert_eq!(text.matches("41.3").count() + text.matches("FAILED").count(), 81, "{columns}:\n{text}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{CLIENTS, directory, failed};
 use crate::cli::PkiList;
 use crate::exit::Failure;
+use crate::output::say;
 
 /// Prints the list.
 pub(crate) fn run(arguments: &PkiList) -> Result<(), Failure> {
@@ -33,11 +34,10 @@ pub(crate) fn run(arguments: &PkiList) -> Result<(), Failure> {
         let list = listed.iter().map(|(file, name, serial, state, days)| {
             json!({"file": file, "name": name, "serial": serial, "state": state, "days": days})
         });
-        println!("{}", serde_json::Value::from_iter(list));
-        return Ok(());
+        return say!("{}\n", serde_json::Value::from_iter(list));
     }
     for (file, name, serial, state, days) in listed {
-        println!("{state:<8} {days:>5} days  {serial:<40}  {name:<24} {}", file.display());
+        say!("{state:<8} {days:>5} days  {serial:<40}  {name:<24} {}\n", file.display())?;
     }
     Ok(())
 }

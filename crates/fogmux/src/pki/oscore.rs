@@ -13,6 +13,7 @@ use crate::cli::{OscoreFormat, PkiOscore};
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::oscore;
+use crate::output::say;
 
 /// RFC 8613 §12.3: enough entropy that a Master Secret cannot be guessed.
 const SECRET_BYTES: usize = 16;
@@ -129,10 +130,7 @@ fn hand_out(arguments: &PkiOscore, parameters: &Parameters) -> Result<(), Failur
     };
     match &arguments.out {
         Some(out) => put(out, &text),
-        None => {
-            print!("{}", *text);
-            Ok(())
-        }
+        None => say!("{}", *text),
     }
 }
 

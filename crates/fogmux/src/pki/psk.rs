@@ -7,6 +7,7 @@ use crate::check::read;
 use crate::cli::PkiPsk;
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::output::say;
 
 /// RFC 9257 §4: at least 128 bits.
 const KEY_BYTES: usize = 16;
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
     };
     Psks::update(&file, |psks| psks.set(identity, &key, arguments.user.as_deref())).map_err(failed)?;
     if arguments.key.is_none() {
-        println!("{}:{}", arguments.identity, fogmux_net::channel::hex(&key));
+        say!("{}:{}\n", arguments.identity, fogmux_net::channel::hex(&key))?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! HTTP/3: QUIC connections of one endpoint, their requests answered by the same service as every other version's.
 
 mod body;
+mod turns;
 
 use std::{
     cell::Cell,
@@ -26,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::body::RequestBody;
+use self::{body::RequestBody, turns::Turns};
 use super::{conn::Conn, context::HttpContext, io::Carrier, payload::Payload};
 use crate::{Peer, audit::RefusedLogin, listener::Listen};
 
@@ -43,7 +44,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 /// How long connections may take altogether to end.
 const FAREWELL: Duration = Duration::from_secs(8);
-/// Bytes that are given to a stream at a time; the write deadline is for each.
+/// Bytes that a stream gives to the connection in one turn; the write deadline is for each.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Connections of an endpoint that are open.
@@ -184,6 +185,7 @@ async fn answer(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connection
     builder.max_field_section_size(field_bytes_max).send_grease(false);
     let built = builder.build::<_, Bytes>(h3_quinn::Connection::new(quic.clone()));
     let Ok(Ok(mut h3)) = timeout(config.header_timeout, built).await else { return };
+    let turns = Rc::new(Turns::new(ctx));
     let mut drain = pin!(ctx.drain());
     let mut leaving = false;
     loop {
@@ -203,7 +205,9 @@ async fn answer(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connection
                 }
             }
             accepted = h3.accept() => match accepted {
-                Ok(Some(resolver)) => drop(spawn_local(serve_request(Rc::clone(conn), quic.clone(), resolver))),
+                Ok(Some(resolver)) => {
+                    drop(spawn_local(serve_request(Rc::clone(conn), quic.clone(), Rc::clone(&turns), resolver)));
+                }
                 Ok(None) => break,
                 Err(error) => {
                     note(conn, &error);
@@ -228,7 +232,7 @@ fn note(conn: &Conn, error: &h3::error::ConnectionError) {
 type Resolver = RequestResolver<h3_quinn::Connection, Bytes>;
 type SendHalf = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 
-async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, resolver: Resolver) {
+async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, turns: Rc<Turns>, resolver: Resolver) {
     let limit = conn.ctx.door.config.header_timeout;
     // A malformed request is answered by h3 itself.
     let Ok(Ok((request, stream))) = timeout(limit, resolver.resolve_request()).await else { return };
@@ -250,7 +254,7 @@ async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, resolver: Resolv
     };
     let done = tokio::select! {
         biased;
-        done = respond(&conn, &quic, &mut send, response) => done,
+        done = respond(&conn, &quic, &turns, &mut send, response) => done,
         () = gave_way => None,
     };
     if done.is_none() {
@@ -262,10 +266,10 @@ async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, resolver: Resolv
 async fn respond(
     conn: &Conn,
     quic: &quinn::Connection,
+    turns: &Turns,
     send: &mut SendHalf,
     response: Response<Payload>,
 ) -> Option<()> {
-    let limit = conn.ctx.door.config.write_timeout;
     let (mut parts, mut payload) = response.into_parts();
     let headers = &mut parts.headers;
     // RFC 9114 §4.2: nothing of the connection.
@@ -279,7 +283,7 @@ async fn respond(
     if let Some(length) = payload.size_hint().exact().filter(|_| !bodiless) {
         headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }
-    timeout(limit, send.send_response(Response::from_parts(parts, ()))).await.ok()?.ok()?;
+    turns.take(send.send_response(Response::from_parts(parts, ()))).await?.ok()?;
     loop {
         // A stream that waits for its next event notices here that its reader has gone.
         let mut bytes = tokio::select! {
@@ -292,10 +296,10 @@ async fn respond(
         };
         while !bytes.is_empty() {
             let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
-            timeout(limit, send.send_data(piece)).await.ok()?.ok()?;
+            turns.take(send.send_data(piece)).await?.ok()?;
         }
     }
-    timeout(limit, send.finish()).await.ok()?.ok()
+    turns.take(send.finish()).await?.ok()
 }
 
 async fn next(payload: &mut Payload) -> Option<Bytes> {

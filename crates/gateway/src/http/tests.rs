@@ -3,12 +3,16 @@
 mod credentials;
 mod deadlines;
 mod idempotent;
+mod long_lived;
+mod parallel;
 mod store;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, RetainedStore, TopicRef, WorkerId};
+use fogmux_bus::{
+    Bus, BusConfig, Forgetful, Meaning, Payload, Publication, Publisher, RetainedStore, TopicRef, WorkerId,
+};
 use fogmux_http::websocket::{Opcode, push_frame};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
@@ -33,25 +37,38 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
 }
 
 fn run_on(store: Box<dyn RetainedStore>, config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
-    let clock = Clock::start();
-    let now = clock.now();
-    let bus = Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now));
-    let (drain, draining) = watch::channel(crate::phase::Phase::Open);
-    let shared = Shared::new(bus, Arc::new(Authority::new(rules)), clock, draining);
-    let doors = Doors { http: Arc::new(HttpDoor::new(config)), ..Doors::default() };
-    let house = House { ctx: doors.on(&WorkerContext::new(Arc::new(shared), WorkerId(0))).http, drain };
+    let house = house_on(store, config, rules);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(20), test(house)).await.expect("the test hangs");
     });
 }
 
+fn house_on(store: Box<dyn RetainedStore>, config: HttpConfig, rules: Rules) -> House {
+    let clock = Clock::start();
+    let now = clock.now();
+    let bus = Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now));
+    let (drain, draining) = watch::channel(crate::phase::Phase::Open);
+    let shared = Shared::new(bus, Arc::new(Authority::new(rules)), clock, draining);
+    let doors = Doors { http: Arc::new(HttpDoor::new(config)), ..Doors::default() };
+    House { ctx: doors.on(&WorkerContext::new(Arc::new(shared), WorkerId(0))).http, drain }
+}
+
 impl House {
     /// From another door.
     fn publish(&self, topic: &str, payload: &[u8]) {
+        self.publish_as(topic, payload, Meaning::Event);
+    }
+
+    fn publish_retained(&self, topic: &str, payload: &[u8]) {
+        self.publish_as(topic, payload, Meaning::Value);
+    }
+
+    fn publish_as(&self, topic: &str, payload: &[u8], meaning: Meaning) {
         let (publisher, now) = (Publisher::internal(), self.ctx.now());
         let topic = TopicRef::new(topic).unwrap();
-        let publication = Publication::new(topic, Payload::Slice(payload), &publisher, now, self.ctx.unix_ms(now));
+        let mut publication = Publication::new(topic, Payload::Slice(payload), &publisher, now, self.ctx.unix_ms(now));
+        publication.meaning = meaning;
         drop(self.ctx.worker.borrow_mut().publish(&mut [publication]));
     }
 

@@ -24,7 +24,7 @@ use super::{
     follow::Follow,
     framing::Format,
     identity::Identity,
-    payload::Payload,
+    payload::{Open, Payload},
     respond,
 };
 use crate::{
@@ -139,7 +139,10 @@ impl Accepted {
             Self::Tunnel => {
                 let conn = Rc::clone(conn);
                 let stream = parts.extensions.get::<hyper::upgrade::OnUpgrade>().cloned();
+                // The stream is open for as long as the WebSocket: the response counts until its head is out only.
+                let open = Open::new(&conn.progress);
                 tokio::task::spawn_local(async move {
+                    let _open = open;
                     let Some(stream) = stream else { return };
                     // An error: the stream is gone, and the upgrade with it.
                     if let Ok(io) = stream.await {

@@ -1,5 +1,5 @@
 //! Retained messages for a new subscription, pulled in chunks as the client has room: a filter that matches everything
-//! must not load everything into memory.
+//! must not load everything into memory, nor count a multiple of the largest message for every client that reads slowly.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,12 +8,36 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    connection::{Connection, End},
+    connection::{Connection, End, OUTPUT_BYTES_MAX},
     kept::Kept,
 };
 
 /// Messages pulled at once.
-pub(super) const CHUNK: usize = 32;
+const CHUNK: usize = 32;
+/// Their bytes: the message that passes them is the last. As many as wait in the output of a client that does not read.
+const CHUNK_BYTES: usize = OUTPUT_BYTES_MAX;
+
+/// The room for retained messages that are pulled at once.
+#[derive(Debug)]
+pub(super) struct Room {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Room {
+    pub(super) const fn new() -> Self {
+        Self { messages: CHUNK, bytes: CHUNK_BYTES }
+    }
+
+    pub(super) const fn is_used_up(&self) -> bool {
+        self.messages == 0 || self.bytes == 0
+    }
+
+    const fn use_up(&mut self, bytes: usize) {
+        self.messages = self.messages.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
 
 /// A subscription whose retained messages have not all been sent.
 #[derive(Debug)]
@@ -78,32 +102,41 @@ impl Pulls {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Queues the next chunk; returns how many messages were in it.
-    pub(super) fn pull(&mut self) -> Result<usize, End> {
-        let Some(pull) = self.rare.as_ref().and_then(|rare| rare.pulls.first()) else { return Ok(0) };
+    /// Queues the next messages, as far as there is room.
+    pub(super) fn pull(&mut self, room: &mut Room) -> Result<(), End> {
+        let Some(pull) = self.rare.as_ref().and_then(|rare| rare.pulls.first()) else { return Ok(()) };
         let (bus, gate) = (self.ctx.bus(), &self.gate);
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
             // Looked up while the mailbox is locked, so that a newer value is delivered behind this one.
-            let chunk = bus.retained(&pull.filter, pull.after.as_ref(), CHUNK, self.now);
-            let mut pulled = 0_usize;
-            for message in chunk.messages.into_iter().filter(|message| gate.may_read(&message.topic)) {
-                pulled += 1;
-                mailbox.enqueue_retained(Kept {
-                    qos: pull.qos.min(message.qos),
-                    // [MQTT-3.3.1-8]
-                    retain: true,
-                    ids: pull.id.into_iter().collect::<SmallVec<_>>(),
-                    share: 0,
-                    message,
-                });
+            let chunk = bus.retained(&pull.filter, pull.after.as_ref(), room.messages, self.now);
+            let mut pulled = 0_u64;
+            let mut messages = chunk.messages.into_iter().peekable();
+            while let Some(message) = messages.next() {
+                let topic = message.topic.clone();
+                if gate.may_read(&topic) {
+                    let kept = Kept {
+                        qos: pull.qos.min(message.qos),
+                        // [MQTT-3.3.1-8]
+                        retain: true,
+                        ids: pull.id.into_iter().collect::<SmallVec<_>>(),
+                        share: 0,
+                        message,
+                    };
+                    pulled += 1;
+                    room.use_up(kept.cost());
+                    mailbox.enqueue_retained(kept);
+                }
+                if room.is_used_up() && messages.peek().is_some() {
+                    return (Some(topic), chunk.scanned, pulled);
+                }
             }
             (chunk.next, chunk.scanned, pulled)
         };
         let (next, looks, pulled) = self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
-        bus.counters().pulled(pulled as u64);
+        bus.counters().pulled(pulled);
         self.looks = self.looks.saturating_add(u16::try_from(looks).unwrap_or(u16::MAX));
         self.rare().pulls.go_on(next);
-        Ok(pulled)
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     connection::{Connection, End, LOOKS_PER_TURN, OUTPUT_BYTES_MAX, TURNS},
     mailbox::MqttMailbox,
-    retained::CHUNK,
+    retained::Room,
 };
 use crate::egress::Step;
 
@@ -108,10 +108,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if drained.lost > 0 {
             self.log_slow("its queue is full, the oldest messages are dropped");
         }
+        self.awaiting = drained.awaiting;
         if let Some(tail) = drained.tail {
             self.output.set_tail(tail);
+            // What follows a large message is pulled when the client has taken it.
+            return Ok(drained.more || self.pulls() > 0);
         }
-        self.awaiting = drained.awaiting;
         let pulled = drained.queue_empty && self.pull_some()?;
         Ok(pulled || drained.more)
     }
@@ -119,16 +121,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Queues a chunk of retained messages, of several subscriptions if each has few. Returns whether a subscription
     /// was looked at.
     fn pull_some(&mut self) -> Result<bool, End> {
-        let mut queued = 0;
+        let mut room = Room::new();
         for round in 0..PULLS_MAX {
-            if self.pulls() == 0 || queued >= CHUNK {
+            if self.pulls() == 0 || room.is_used_up() {
                 return Ok(round > 0);
             }
             if self.looks >= LOOKS_PER_TURN {
                 // A filter may match none of a hundred thousand topics, and a client have thousands of such filters.
                 return Ok(true);
             }
-            queued += self.pull()?;
+            self.pull(&mut room)?;
         }
         Ok(true)
     }

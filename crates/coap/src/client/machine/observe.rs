@@ -8,6 +8,7 @@ use crate::client::event::{CallFailed, Event, Events, Registration, Representati
 use crate::client::exchanges::{Exchange, Number, Purpose, Stage};
 use crate::client::observation::Arrival;
 use crate::client::protection::Protection;
+use crate::encode::Encoder;
 use crate::message::{Message, Type};
 use crate::option::OptionNumber;
 
@@ -44,6 +45,10 @@ impl<P: Protection> Machine<P> {
         if self.exchanges.get(observed).and_then(Exchange::follow_up).is_some_and(is_ending) {
             return;
         }
+        if self.has_ended(observed) {
+            self.remove(observed);
+            return;
+        }
         self.remove_dependents(observed);
         if !self.follow_up(observed, Purpose::End(observed), DEREGISTER, events) {
             self.remove(observed);
@@ -78,6 +83,9 @@ impl<P: Protection> Machine<P> {
         events: &mut dyn Events,
     ) {
         let Some(exchange) = self.exchanges.get(observed) else { return };
+        if self.has_ended(observed) {
+            return;
+        }
         let is_known = exchange.observation.as_ref().is_some_and(|observation| observation.answered);
         let follow_up = exchange.follow_up().and_then(|number| self.exchanges.get(number));
         let ends = follow_up.is_some_and(|follow_up| follow_up.purpose == Purpose::End(observed));
@@ -101,10 +109,19 @@ impl<P: Protection> Machine<P> {
         self.answer(observed, message, events);
     }
 
-    /// RFC 7641 §3.2: an error, or a state without Observe, is the last message of an observation.
+    /// RFC 7641 §3.2: an error, or a state without Observe, is the last message of an observation. What was notified
+    /// before an error is still fetched, and told before it.
     fn terminated(&mut self, observed: Number, message: &Message<'_>, events: &mut dyn Events) {
         let Some(exchange) = self.exchanges.get(observed) else { return };
-        let (tag, success) = (exchange.tag, message.code.is_success());
+        let (tag, success, follow_up) = (exchange.tag, message.code.is_success(), exchange.follow_up());
+        if !success
+            && let Some(observation) = self.observation(observed).filter(|observation| observation.is_fetching())
+        {
+            observation.last = Some(encoded(message));
+            self.ended.push(observed);
+            follow_up.into_iter().for_each(|number| self.remove(number));
+            return;
+        }
         self.remove(observed);
         let in_blocks = block(message, OptionNumber::BLOCK2, self.config.reliable).is_some_and(|part| part.more);
         if !success || !in_blocks {
@@ -115,6 +132,29 @@ impl<P: Protection> Machine<P> {
         if success {
             events.event(tag, Event::Ended(CallFailed::Ended));
         }
+    }
+
+    /// Ends the observations that the server has ended and of which nothing is fetched any more.
+    pub(super) fn end_fetched(&mut self, events: &mut dyn Events) {
+        let mut at = 0;
+        while let Some(observed) = self.ended.get(at).copied() {
+            let Some(observation) = self.observation(observed).filter(|observation| !observation.is_fetching()) else {
+                at += 1;
+                continue;
+            };
+            let last = observation.last.take().unwrap_or_default();
+            let tag = self.exchanges.get(observed).map(|exchange| exchange.tag);
+            self.remove(observed);
+            if let (Some(tag), Ok(message)) = (tag, Message::decode(&last)) {
+                let (representation, confirmable) = (Representation::whole(message), message.kind == Type::Confirmable);
+                events.event(tag, Event::Notified { representation, confirmable });
+            }
+        }
+    }
+
+    /// Whether the server has ended this observation.
+    fn has_ended(&self, observed: Number) -> bool {
+        self.ended.contains(&observed)
     }
 
     /// A state with a sequence number.
@@ -203,9 +243,19 @@ impl<P: Protection> Machine<P> {
 
     /// Registers an observation again (RFC 7641 §3.3.1), unless that or its end is on its way.
     pub(super) fn register_again(&mut self, observed: Number, events: &mut dyn Events) {
-        let is_free = self.exchanges.get(observed).is_some_and(|exchange| exchange.follow_up().is_none());
+        let is_free = self.exchanges.get(observed).is_some_and(|exchange| exchange.follow_up().is_none())
+            && !self.has_ended(observed);
         if is_free && !self.follow_up(observed, Purpose::Again(observed), REGISTER, events) {
             self.fail(observed, CallFailed::TimedOut, events);
         }
     }
+}
+
+/// A message as it was before it was decoded, or as good.
+fn encoded(message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, message.kind, message.code, message.message_id, &message.token);
+    message.options().for_each(|option| encoder.push(option.number, option.value));
+    encoder.payload(message.payload());
+    bytes
 }

@@ -67,6 +67,7 @@ impl<P: Protection> Machine<P> {
             self.fail(message_id, CallFailed::Reset, events);
             self.next_upload(events);
             self.next_rests(events);
+            self.end_fetched(events);
         }
     }
 
@@ -117,6 +118,9 @@ impl<P: Protection> Machine<P> {
         }
         if !self.waiting.is_empty() {
             self.next_rests(events);
+        }
+        if !self.ended.is_empty() {
+            self.end_fetched(events);
         }
     }
 

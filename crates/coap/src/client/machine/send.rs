@@ -80,6 +80,7 @@ impl<P: Protection> Machine<P> {
             }
         }
         self.next_rests(events);
+        self.end_fetched(events);
         self.wake = self.exchanges.iter().filter_map(|(_, exchange)| exchange.due()).min();
         self.next_upload(events);
     }

@@ -220,3 +220,42 @@ fn a_deaf_reader_is_bounded_and_disconnected_and_nobody_is_refused() {
         assert_eq!(reason, ReasonCode::QUOTA_EXCEEDED);
     });
 }
+
+#[test]
+fn retained_messages_wait_outside_the_queues_of_readers_that_pause() {
+    const MESSAGES: usize = 40;
+    const BYTES: usize = 256 << 10;
+    const READERS: usize = 5;
+    for qos in ALL_QOS {
+        let config = MqttConfig { tight_bytes: 8 << 20, ..MqttConfig::default() };
+        run(config, async |house: House| {
+            let mut writer = house.client(Version::V5, "writer").await;
+            let payload = vec![7; BYTES];
+            let topics: Vec<String> = (0..MESSAGES).map(|number| format!("z/{number:02}")).collect();
+            for topic in &topics {
+                let retained = Outgoing { retain: true, ..message(topic, &payload, Qos::AtLeastOnce) };
+                assert!(!writer.publish(&retained).await.is_error());
+            }
+            tokio::time::pause();
+            let mut readers = Vec::new();
+            for number in 0..READERS {
+                let mut reader = house.client(Version::V5, &format!("reader {number}")).await;
+                reader.subscribe("z/#", qos).await;
+                readers.push(reader);
+            }
+            // Memory is looked at every second, and a client may take nothing for two.
+            for _ in 0..6 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let _ = house.ctx.now();
+            }
+            let held = house.ctx.bus().memory().held();
+            assert!(held <= READERS * 3 * BYTES, "{held} bytes wait for {READERS} readers");
+            for mut reader in readers {
+                for topic in &topics {
+                    assert_eq!(&reader.message().await.topic, topic, "{qos:?}");
+                }
+                reader.nothing().await;
+            }
+        });
+    }
+}

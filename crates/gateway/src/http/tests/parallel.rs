@@ -1,0 +1,122 @@
+//! Answers over HTTP/3 that share a connection whose client reads slowly.
+
+use std::{future::poll_fn, time::SystemTime};
+
+use bytes::Buf as _;
+use fogmux_net::{TlsConfig, listener, pki, quic};
+use h3::client::{RequestStream, SendRequest};
+use http::Request;
+use tokio::{
+    sync::Mutex,
+    task::spawn_local,
+    time::{Instant, sleep},
+};
+use tokio_rustls::rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+
+use super::*;
+use crate::{
+    http::serve_quic,
+    listener::{Listen, Listener},
+};
+
+type Answer = RequestStream<h3_quinn::BidiStream<bytes::Bytes>, bytes::Bytes>;
+type Requests = SendRequest<h3_quinn::OpenStreams, bytes::Bytes>;
+
+const ANSWERS: usize = 20;
+const BYTES: usize = 128 << 10;
+/// Far less than the answers together need.
+const WRITE_TIMEOUT: Duration = Duration::from_millis(300);
+/// What the client takes of the connection before it has read it, and what the gateway holds for it.
+const WINDOW_BYTES: u32 = 64 << 10;
+
+#[test]
+fn a_client_that_reads_all_the_time_gets_every_answer_of_an_http3_connection() {
+    run(HttpConfig { write_timeout: WRITE_TIMEOUT, ..HttpConfig::default() }, async |house| {
+        let mut requests = fill_and_connect(&house, 1 << 20).await;
+        let (pace, began) = (Rc::new(Mutex::new(())), Instant::now());
+        let mut readers = Vec::new();
+        for number in 0..ANSWERS {
+            readers.push(spawn_local(read(ask(&mut requests, number).await, Rc::clone(&pace))));
+        }
+        for reader in readers {
+            assert_eq!(reader.await.unwrap(), Ok(BYTES), "after {:?}", began.elapsed());
+        }
+        assert!(began.elapsed() > 3 * WRITE_TIMEOUT, "the client was too fast for this test: {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn an_answer_whose_window_stays_closed_is_reset_and_others_go_on() {
+    run(HttpConfig { write_timeout: WRITE_TIMEOUT, ..HttpConfig::default() }, async |house| {
+        let mut requests = fill_and_connect(&house, 16 << 10).await;
+        let mut unread = ask(&mut requests, 0).await;
+        unread.recv_response().await.unwrap();
+        let other = ask(&mut requests, 1).await;
+        assert_eq!(read(other, Rc::default()).await, Ok(BYTES));
+        let timed_out = &house.ctx.shared.metrics.http.timed_out;
+        while timed_out.get() == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(read(unread, Rc::default()).await.is_err());
+    });
+}
+
+/// Reads everything, not more than a packet in a millisecond.
+async fn read(mut answer: Answer, pace: Rc<Mutex<()>>) -> Result<usize, String> {
+    answer.recv_response().await.map_err(|error| error.to_string())?;
+    let mut length = 0;
+    while let Some(data) = answer.recv_data().await.map_err(|error| format!("{error} after {length}"))? {
+        length += data.remaining();
+        let _turn = pace.lock().await;
+        sleep(Duration::from_millis(1)).await;
+    }
+    Ok(length)
+}
+
+async fn ask(requests: &mut Requests, number: usize) -> Answer {
+    let request = Request::get(format!("https://localhost/topics/big/{number}")).body(()).unwrap();
+    let mut answer = requests.send_request(request).await.unwrap();
+    answer.finish().await.unwrap();
+    answer
+}
+
+async fn fill_and_connect(house: &House, stream_window_bytes: u32) -> Requests {
+    for number in 0..ANSWERS {
+        house.publish_retained(&format!("big/{number}"), &vec![b'x'; BYTES]);
+    }
+    let any_port = ([127, 0, 0, 1], 0).into();
+    let directory = tempfile::tempdir().unwrap();
+    let made = pki::ensure(directory.path(), &[], SystemTime::now()).unwrap();
+    let tls = TlsConfig::load(&made.certificate, &made.key).unwrap();
+    let listen = Listen { anonymous: true, ..Listen::new(Listener::Http3, any_port) };
+    house.ctx.shared.open_to_anonymous.set([(Listener::Http3, false)]);
+    let limits = quic::QuicLimits { send_window_bytes: WINDOW_BYTES, ..quic::QuicLimits::default() };
+    let socket = listener::udp(any_port, listener::PortSharing::Exclusive).unwrap();
+    let endpoint = quic::server(socket, &tls, &listen.security, &[b"h3"], &limits).unwrap();
+    let address = endpoint.local_addr().unwrap();
+    spawn_local(serve_quic(Rc::clone(&house.ctx), endpoint, tls, listen));
+
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&made.ca).unwrap()).unwrap();
+    let mut crypto = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    crypto.alpn_protocols = vec![b"h3".to_vec()];
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(crypto).unwrap();
+    let mut transport = quinn::TransportConfig::default();
+    transport.receive_window(WINDOW_BYTES.into()).stream_receive_window(stream_window_bytes.into());
+    let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+    config.transport_config(Arc::new(transport));
+    let mut endpoint = quinn::Endpoint::client(any_port).unwrap();
+    endpoint.set_default_client_config(config);
+    let quic = endpoint.connect(address, "localhost").unwrap().await.unwrap();
+    let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic)).await.unwrap();
+    spawn_local(async move { poll_fn(|cx| driver.poll_close(cx)).await });
+    requests
+}
