@@ -61,8 +61,8 @@ impl Cleaner {
         self.pause = self.pause.saturating_sub(1);
     }
 
-    /// The read that must precede copying, if any. `used` is the number of bytes of the segment that hold frames. Blocks
-    /// that the medium fails to give are waited for, unless the journal `hurries` because room is needed.
+    /// The read that must precede copying, if any. `used` is the number of bytes of the segment that hold frames.
+    /// Blocks that the medium fails to give are waited for, unless the journal `hurries` because room is needed.
     pub(crate) fn reads(&self, used: u32, chunk: u32, hurries: bool) -> Option<Task> {
         let waits = self.paused || self.pause > 0 && !hurries;
         let slot = self.slot.filter(|_| self.copies.is_empty() && self.offset < used && !waits)?;

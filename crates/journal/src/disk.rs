@@ -15,7 +15,7 @@ pub struct Slot(pub u32);
 /// be given up. Any other – no permission, no descriptor, no memory – says nothing about the bytes.
 #[must_use]
 pub fn is_of_medium(error: &io::Error) -> bool {
-    // What Linux gives for blocks that fail, and for damage that a file system or a device has noticed.
+    // Linux gives these for blocks that fail, and for damage that a file system or a device has noticed.
     const OF_MEDIUM: [Errno; 7] =
         [Errno::IO, Errno::BADMSG, Errno::UCLEAN, Errno::NODATA, Errno::ILSEQ, Errno::REMOTEIO, Errno::TIMEDOUT];
     // The file was cut, or is gone.

@@ -113,8 +113,8 @@ impl Recovery {
 /// The parts of the disk that a start could not read, and that may be readable at the next.
 ///
 /// What is in them is unknown, so nothing is done that would make it void: the segments are left alone; frames, epochs
-/// and identifiers go on behind those that may be there; and nothing is cleaned for a while, since a put in them may have
-/// its forget elsewhere, and a forget in them its put.
+/// and identifiers go on behind those that may be there; and nothing is cleaned for a while, since a put in them may
+/// have its forget elsewhere, and a forget in them its put.
 struct Blind {
     /// Segments with unreadable blocks, and those with frames that would count if others could be read.
     held: BTreeSet<Slot>,
@@ -137,8 +137,8 @@ impl Journal {
     /// Opens a journal, or begins one if there is none.
     ///
     /// # Errors
-    /// The sizes are wrong, the disk cannot be listed, a segment cannot be read for another reason than its medium, or a
-    /// newer release has written to it. Damage is no error.
+    /// The sizes are wrong, the disk cannot be listed, a segment cannot be read for another reason than its medium, or
+    /// a newer release has written to it. Damage is no error.
     pub fn open<D: Disk + ?Sized>(disk: &D, config: Config) -> Result<(Self, Recovery), RecoveryError> {
         config.check()?;
         let scan = scan::Scan::of(disk, &config)?;

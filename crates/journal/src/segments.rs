@@ -70,8 +70,8 @@ pub(crate) struct Segments {
     /// Segments of which the medium did not give everything. They are left alone, for it may at another start: they are
     /// neither written to nor removed.
     pub(crate) held: BTreeSet<Slot>,
-    /// The first frame that is needed for the sake of those that the start could not read. While there is one, no segment
-    /// leaves.
+    /// The first frame that is needed for the sake of those that the start could not read. While there is one, no
+    /// segment leaves.
     pub(crate) pinned: Option<u64>,
     /// Bytes of live entries in all segments.
     pub(crate) live: u64,

@@ -133,8 +133,9 @@ impl Inbound {
         }
     }
 
-    /// [MQTT-3.3.4-9]. The older versions have no such limit. There the caller reads no further while its acknowledgements
-    /// are not taken, and a client may use every identifier: not to read it would keep PUBREL back, which comes behind.
+    /// [MQTT-3.3.4-9]. The older versions have no such limit. There the caller reads no further while its
+    /// acknowledgements are not taken, and a client may use every identifier: not to read it would keep PUBREL back,
+    /// which comes behind.
     fn count(&mut self) -> Result<(), ProtocolError> {
         if self.unacknowledged >= self.config.receive_maximum && self.version.is_v5() {
             return Err(ProtocolError::ReceiveMaximum { max: self.config.receive_maximum });

@@ -113,8 +113,8 @@ impl Downloads {
         }
     }
 
-    /// Keeps the rest of an event. False if there is no room: others of its owner are still to be fetched. To be refused
-    /// costs little, however much is kept.
+    /// Keeps the rest of an event. False if there is no room: others of its owner are still to be fetched. To be
+    /// refused costs little, however much is kept.
     pub(crate) fn keep_event(&mut self, now: Timestamp, (id, owner): (Id, Owner), snapshot: Snapshot) -> bool {
         if !self.fits(&snapshot) {
             self.lost += 1;
@@ -228,8 +228,8 @@ impl Downloads {
         };
     }
 
-    /// The snapshot, of one owner or of all, that is not needed any more or has not moved for longest. One that has moved
-    /// since that was noted is noted again, once in [`RESTING`] at most.
+    /// The snapshot, of one owner or of all, that is not needed any more or has not moved for longest. One that has
+    /// moved since that was noted is noted again, once in [`RESTING`] at most.
     fn longest_resting(&mut self, now: Timestamp, owner: Option<&Owner>) -> Option<u64> {
         loop {
             let (noted, number) = self.resting.first(owner)?;

@@ -2,15 +2,15 @@
 //!
 //! One that has an Empty acknowledgement is not sent again by its client, so its answer has to be sent, and one that is
 //! sent again must not be done twice. So an exchange under way is never overwritten, and its answer waits for NSTART
-//! (RFC 7252 §4.7), however long. An endpoint that keeps to NSTART has one; of one that does not, the application refuses
-//! those beyond a bound before it has done anything about them.
+//! (RFC 7252 §4.7), however long. An endpoint that keeps to NSTART has one; of one that does not, the application
+//! refuses those beyond a bound before it has done anything about them.
 
 use crate::peer::Peer;
 use crate::server::{Server, Ticket};
 
 impl<P: Peer> Server<P> {
-    /// Whether its endpoint has so many Confirmable requests under way, this one among them, that the application has to
-    /// refuse it at once: it may not [`Server::defer`] the answer.
+    /// Whether its endpoint has so many Confirmable requests under way, this one among them, that the application has
+    /// to refuse it at once: it may not [`Server::defer`] the answer.
     #[must_use]
     pub fn has_too_many_under_way(&self, ticket: &Ticket<P>) -> bool {
         if !self.is_followed(ticket) {

@@ -185,7 +185,8 @@ fn ten_thousand_ports_are_forgotten_again() {
     assert_eq!(bench.server.next_timeout(), None);
 }
 
-/// Takes in Confirmable requests that the application does not answer yet, as many as it may have, and refuses the rest.
+/// Takes in Confirmable requests that the application does not answer yet, as many as it may have, and refuses the
+/// rest.
 fn under_way(bench: &mut Bench, count: usize) -> (Vec<Ticket<SocketAddr>>, usize) {
     let (mut out, mut tickets, mut refused) = (Outbox::default(), Vec::new(), 0);
     for _ in 0..count {

@@ -144,7 +144,7 @@ fn observers_without_room_get_all_of_it_when_it_comes_at_once_and_none_waits_for
     assert!(crowd.server.poll_event().is_some());
     let mut told = Vec::new();
     for _ in 0..12 {
-        // What rests for ten seconds makes room.
+        // A download that rests for ten seconds makes room.
         let mut ready = crowd.asked(Duration::from_secs(10));
         while let Some(relation) = ready.pop_front() {
             let number = crowd.number(relation);

@@ -1,8 +1,8 @@
 //! Answers to publications that wait for the disk.
 //!
 //! What is published cannot be taken back, so nothing gives way here: while there is room nobody is limited, and the
-//! rest of the room is for owners that have less of it than there is left (ADR 0031). Of that, half is for clients with a
-//! name: those without may be many.
+//! rest of the room is for owners that have less of it than there is left (ADR 0031). Of that, half is for clients with
+//! a name: those without may be many.
 
 use std::{
     collections::{HashMap, VecDeque},

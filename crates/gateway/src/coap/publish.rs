@@ -330,7 +330,7 @@ impl Core {
     }
 }
 
-/// What a publication that was checked means, and its content type.
+/// The meaning of a publication that was checked, and its content type.
 type Checked = (Meaning, Option<&'static str>);
 
 /// The outcome as its publisher may know it: one that may not read is not told whether there was a message before.

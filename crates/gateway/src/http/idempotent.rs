@@ -34,8 +34,8 @@ pub(super) struct Held {
 /// Distinct for each run: a fingerprint never leaves the process.
 static FINGERPRINTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Whether the request is performed once. It must go on without its client then: given up when it is published, it would
-/// be published again.
+/// Whether the request is performed once. It must go on without its client then: given up when it is published, it
+/// would be published again.
 pub(super) fn has_key(parts: &Parts) -> bool {
     parts.method == Method::POST && parts.headers.contains_key(IDEMPOTENCY_KEY)
 }

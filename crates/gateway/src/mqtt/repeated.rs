@@ -28,8 +28,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         own.next().or_else(|| self.slot.with_claim(self.claim, |mailbox| mailbox.received.unsettled(id)).ok()?)
     }
 
-    /// Leaves the acknowledgements of QoS 2 messages that were not sent to the session. The identifiers of messages that
-    /// are refused are forgotten, so each is refused again, or taken.
+    /// Leaves the acknowledgements of QoS 2 messages that were not sent to the session. The identifiers of messages
+    /// that are refused are forgotten, so each is refused again, or taken.
     pub(super) fn leave_unsettled(&mut self) {
         let Some(rare) = self.rare.as_mut().filter(|rare| !rare.pending.is_empty()) else { return };
         let pending = std::mem::take(&mut rare.pending);

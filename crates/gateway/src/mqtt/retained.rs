@@ -1,5 +1,6 @@
 //! Retained messages for a new subscription, pulled in chunks as the client has room: a filter that matches everything
-//! must not load everything into memory, nor count a multiple of the largest message for every client that reads slowly.
+//! must not load everything into memory, nor count a multiple of the largest message for every client that reads
+//! slowly.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -111,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.awaiting = drained.awaiting;
         if let Some(tail) = drained.tail {
             self.output.set_tail(tail);
-            // What follows a large message is pulled when the client has taken it.
+            // Messages behind a large one are pulled when the client has taken it.
             return Ok(drained.more || self.pulls() > 0);
         }
         let pulled = drained.queue_empty && self.pull_some()?;

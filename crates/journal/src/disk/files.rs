@@ -83,7 +83,8 @@ impl Files {
         let files = Self { directory: directory.to_owned(), handle, open, _lock: Some(lock) };
         for (slot, _) in files.list().map_err(failed(directory))? {
             let path = files.path(slot);
-            // Another owner, another mode, or a file that may not be changed. Later it would look like a disk that fails.
+            // Another owner, another mode, or a file that may not be changed. Later it would look like a disk that
+            // fails.
             if let Err(error @ (Errno::ACCESS | Errno::PERM)) = access(&path, Access::READ_OK | Access::WRITE_OK) {
                 return Err(OpenError::Io { path, error: error.into() });
             }
@@ -168,8 +169,8 @@ impl Files {
     }
 }
 
-/// Opens a file. If the process or the system has no descriptor left, those of other segments are closed for it, so that
-/// the journal goes on with those that it has.
+/// Opens a file. If the process or the system has no descriptor left, those of other segments are closed for it, so
+/// that the journal goes on with those that it has.
 fn opened(open: &mut Vec<OpenFile>, file: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let is_out = |error: &io::Error| {
         [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

@@ -24,7 +24,7 @@ fn some_files(subject: &mut Subject) -> BTreeSet<Slot> {
     (0..count.min(slots.len())).map(|_| slots.swap_remove(subject.random.below(slots.len()))).collect()
 }
 
-/// What is there although some of it cannot be read.
+/// The records that are there although some cannot be read.
 fn readable(subject: &Subject) -> Records {
     let mut found = Records::new();
     subject.journal.visit(&subject.disk, |id, record| found.extend(record.ok().map(|record| (id, record))));

@@ -373,7 +373,7 @@ fn a_full_disk_refuses_values_takes_removals_and_recovers() {
     }
 }
 
-/// Whoever may not read a segment, or has no descriptor for it, knows nothing about what is in it.
+/// A start that may not read a segment, or has no descriptor for it, knows nothing about its contents.
 #[test]
 fn a_start_that_cannot_read_a_segment_ends_or_leaves_it_alone() {
     for errno in ERRORS {

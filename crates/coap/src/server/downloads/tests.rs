@@ -1,4 +1,4 @@
-//! Who finds room, and whose goes.
+//! Room for downloads: the peers that find some, and the downloads that are dropped for it.
 
 use super::*;
 use crate::slab::Slab;

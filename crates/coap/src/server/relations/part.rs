@@ -18,9 +18,9 @@ pub(super) fn size_of_content(response: &Response<'_>) -> usize {
     response.payload.as_slice().len() + response.location.map_or(0, |location| location.path.len())
 }
 
-/// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a filter may
-/// have several: each is kept under its own location, the newest also under the filter. False if there is no room for
-/// one that has to be kept: others are still to be fetched.
+/// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a filter
+/// may have several: each is kept under its own location, the newest also under the filter. False if there is no room
+/// for one that has to be kept: others are still to be fetched.
 pub(super) fn keep_for_blocks(
     downloads: &mut Downloads,
     hash: &FixedState,

@@ -1,7 +1,7 @@
 //! Observers that wait for room for the rest of a large event (RFC 7959 §2.6).
 //!
-//! Those of one owner wait in order, because room for one is no room for all. When room comes, a few are asked for their
-//! newest state; each that finds room lets another follow. Nobody else of that owner is even tried meanwhile.
+//! Those of one owner wait in order, because room for one is no room for all. When room comes, a few are asked for
+//! their newest state; each that finds room lets another follow. Nobody else of that owner is even tried meanwhile.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -90,7 +90,8 @@ impl Relation {
 }
 
 impl<P: Peer> Server<P> {
-    /// Keeps the rest of a notification of which only a part is sent. `false`: there is no room, and the relation waits.
+    /// Keeps the rest of a notification of which only a part is sent. `false`: there is no room, and the relation
+    /// waits.
     pub(super) fn keep_rest(&mut self, now: Timestamp, key: Key, notification: &Notification<'_>) -> bool {
         let Some(relation) = self.relations.get(key) else { return true };
         let Some(peer) = self.peers.get(relation.peer) else { return true };

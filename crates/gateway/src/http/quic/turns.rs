@@ -1,9 +1,9 @@
 //! Turns of the streams of one HTTP/3 connection to give it bytes, and the deadline of a stream that gives none.
 //!
 //! A stream waits because the connection has no room, or because the client has closed the window of that stream. QUIC
-//! does not tell which, and offers room first to the stream that began to wait last. So streams have turns, in the order
-//! in which they asked: while a stream has its turn, the others leave the room to it. A stream that cannot give its
-//! piece in its turn waits without one, because the client may want other streams before that one.
+//! does not tell which, and offers room first to the stream that began to wait last. So streams have turns, in the
+//! order in which they asked: while a stream has its turn, the others leave the room to it. A stream that cannot give
+//! its piece in its turn waits without one, because the client may want other streams before that one.
 
 use std::{
     cell::Cell,

@@ -30,7 +30,7 @@ const ANSWERS: usize = 20;
 const BYTES: usize = 128 << 10;
 /// Far less than the answers together need.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(300);
-/// What the client takes of the connection before it has read it, and what the gateway holds for it.
+/// The bytes of the connection that the client takes before it has read them, and that the gateway holds for it.
 const WINDOW_BYTES: u32 = 64 << 10;
 
 #[test]
