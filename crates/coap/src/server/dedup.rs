@@ -1,8 +1,8 @@
 //! Message deduplication (RFC 7252 §4.5): the recent messages of one peer and the replies to them, so that a duplicate
 //! is answered and not processed again.
 //!
-//! The exchanges are a ring. When it is full, the oldest exchange that is not under way is overwritten and its buffer
-//! reused.
+//! The exchanges are a ring. When it has as many as are remembered, and those that are under way beside them, the oldest
+//! exchange that is not under way is overwritten and its buffer reused.
 
 use std::time::Duration;
 
@@ -148,17 +148,18 @@ impl Exchanges {
     fn begin_at(&mut self, now: Timestamp, message_id: u16, at: Option<usize>, max: usize, budget: &mut Budget) {
         let at = match at {
             Some(at) => at,
-            None if self.ids.len() < max && (budget.take(SLOT_BYTES) || self.ids.is_empty()) => {
+            None if self.ids.len() < max.saturating_add(self.under_way)
+                && (budget.take(SLOT_BYTES) || self.ids.is_empty()) =>
+            {
                 return self.add(now, message_id);
             }
             None => match self.oldest() {
                 Some(at) => at,
                 // No more than the application has of all peers.
-                None if self.ids.len() < max.max(2) => {
+                None => {
                     budget.used += SLOT_BYTES;
                     return self.add(now, message_id);
                 }
-                None => self.next,
             },
         };
         self.take_back_at(at);

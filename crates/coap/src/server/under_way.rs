@@ -20,9 +20,10 @@ impl<P: Peer> Server<P> {
         peer.is_some_and(|peer| peer.exchanges.under_way() + peer.responses_waiting > self.under_way_max())
     }
 
-    /// Half of the exchanges that are remembered: the rest is for those that are answered.
-    pub(crate) fn under_way_max(&self) -> usize {
-        (self.config.exchanges_per_peer_max / 2).max(1)
+    /// Sixteen times the exchanges that are remembered. Clients that do not keep to NSTART send hundreds of requests at
+    /// once, and each of these takes only some bytes until it is answered.
+    pub(crate) const fn under_way_max(&self) -> usize {
+        self.config.exchanges_per_peer_max.saturating_mul(16)
     }
 
     /// A request goes to the application.
