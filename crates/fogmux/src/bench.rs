@@ -35,17 +35,20 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     match command {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];
+            check(&experiments)?;
             let conductor = captured(arguments)?;
             finish(perform(conductor, &experiments, arguments.repeat)?, &arguments.output, &arguments.columns)
         }
         Bench::Matrix(arguments) => {
             let (experiments, repetitions) = matrix::experiments(arguments);
+            check(&experiments)?;
             let conductor = conductor(&arguments.host, &arguments.output)?;
             finish(perform(conductor, &experiments, repetitions)?, &arguments.output, &arguments.columns)
         }
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
+            check(std::slice::from_ref(&experiment))?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
             finish(perform(conductor, &[experiment], arguments.repeat)?, &arguments.output, &arguments.columns)
         }
@@ -53,6 +56,11 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         Bench::Compare(arguments) => compare(arguments),
         Bench::Report(arguments) => render(arguments),
     }
+}
+
+/// Refuses experiments that cannot be done before anything is started for them.
+fn check(experiments: &[Experiment]) -> Result<(), Failure> {
+    experiments.iter().try_for_each(Experiment::check).map_err(|error| Failure::new(Status::Usage, error))
 }
 
 /// The results of a run, with time and environment.

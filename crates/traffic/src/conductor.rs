@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::agent::{AgentError, Remote, RemoteGateway};
 use crate::driver::{self, DriverError};
-use crate::experiment::{Door, Experiment, Operation};
+use crate::experiment::{Door, Experiment, ExperimentError, Operation};
 use crate::link::{Capture, Conditions, Laid, LinkError};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
@@ -105,6 +105,9 @@ fn recorder<'a>(laid: &'a Laid, experiment: &Experiment) -> Box<dyn Fn() -> Opti
 /// Why a repetition has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum ConductorError {
+    /// The experiment cannot be done.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
     /// The target.
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -177,6 +180,7 @@ impl Conductor {
     /// # Errors
     /// There is nothing to be measured; why is said.
     pub async fn repeat(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
+        experiment.check()?;
         let experiment = experiment.clone().normalized();
         self.lay(&experiment)?;
         let link = self.link.as_ref().map(|(_, laid)| laid);
@@ -248,9 +252,9 @@ impl Conductor {
             record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
             conflates: matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp),
         };
-        let most = Duration::from_secs_f64(
-            experiment.seconds + experiment.warm_up_seconds + experiment.drain_seconds.max(0.0),
-        ) + GRACE;
+        let most =
+            Duration::from_secs_f64(experiment.seconds + experiment.warm_up_seconds + 2.0 * experiment.drain_seconds)
+                + GRACE;
         let done = tokio::time::timeout(most, pattern::run(experiment, &mut bench)).await;
         Ok(done.map_err(|_| ConductorError::Hanging(most))??)
     }

@@ -12,6 +12,7 @@ mod crew;
 mod deliver;
 mod hold;
 mod ledger;
+mod offer;
 mod pacer;
 mod publisher;
 mod stage;
@@ -22,8 +23,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub(crate) use stamp::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
+
 use crate::driver::{Driver, DriverError};
-use crate::experiment::{Experiment, Operation};
+use crate::experiment::{Experiment, ExperimentError, Operation};
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ProcessProbe};
 use crate::outcome::{Outcome, Wire};
@@ -108,9 +111,12 @@ pub enum PatternError {
     /// A client could not be connected, or broke.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// The experiment contradicts itself.
-    #[error("{0}")]
-    Experiment(String),
+    /// The experiment cannot be done.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// There is no timer for operations at a rate.
+    #[error("no timer: {0}")]
+    Timer(String),
     /// The other end accepted and then was silent.
     #[error("no answer within {0} s")]
     Silence(u64),
@@ -121,27 +127,10 @@ pub enum PatternError {
 /// # Errors
 /// Nothing was measured: connections could not be made, or the experiment is none.
 pub async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
-    check(experiment)?;
+    experiment.check()?;
     match experiment.operation {
         Operation::Deliver | Operation::Get | Operation::Put | Operation::Post => deliver::run(experiment, bench).await,
         Operation::Connect => connect::run(experiment, bench).await,
         Operation::Hold => hold::run(experiment, bench).await,
     }
-}
-
-fn check(experiment: &Experiment) -> Result<(), PatternError> {
-    let wrong = |what: String| Err(PatternError::Experiment(what));
-    if experiment.publishers == 0 || experiment.topics == 0 {
-        return wrong("there has to be a publisher and a topic".to_owned());
-    }
-    if experiment.publishers > stamp::PUBLISHERS_MAX && experiment.operation == Operation::Deliver {
-        return wrong(format!("at most {} publishers can be told apart", stamp::PUBLISHERS_MAX));
-    }
-    if experiment.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-        return wrong("a rate is a number above nothing".to_owned());
-    }
-    if !experiment.seconds.is_finite() || experiment.seconds <= 0.0 {
-        return wrong("an experiment lasts some seconds".to_owned());
-    }
-    Ok(())
 }

@@ -24,7 +24,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use figure::Figure;
 use label::Varying;
+use number::{Unit, with_unit};
 use summary::Summary;
 
 use crate::outcome::{Report, Run};
@@ -32,11 +34,22 @@ use crate::outcome::{Report, Run};
 /// The default name of files.
 const NAME: &str = "report";
 
-/// The runs in numbers, each by the keys in which it differs from the others.
+/// The runs in numbers, each by the keys in which it differs from the others. A run that fell behind its schedule is
+/// named by what it achieved, too.
 #[must_use]
 pub fn summaries(runs: &[Run]) -> Vec<Summary<'_>> {
     let varying = Varying::among(runs);
-    runs.iter().map(|run| Summary::of(run, varying.label(run))).collect()
+    runs.iter().map(|run| named(Summary::of(run, varying.label(run)))).collect()
+}
+
+fn named(mut summary: Summary<'_>) -> Summary<'_> {
+    if summary.used.iter().any(|outcome| outcome.fell_behind()) {
+        let rate = |figure| summary.get(figure).map(|rate| with_unit(Unit::PerSecond, rate.median));
+        if let Some((achieved, offered)) = rate(Figure::Achieved).zip(rate(Figure::Offered)) {
+            summary.label = format!("{} (behind: {achieved} of {offered})", summary.label);
+        }
+    }
+    summary
 }
 
 /// Writes `report.csv`, `report.md` and `report.html` into a directory, and returns their paths.

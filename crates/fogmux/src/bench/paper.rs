@@ -47,6 +47,7 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     }
     let mut plan = paper::plan(&paper, &arguments.table, arguments.quick).map_err(wrong)?;
     plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
+    super::check(&plan.experiments)?;
     let began_unix_s = super::now_unix_s();
     let mut conductor = super::conductor(&arguments.host, &arguments.output)?;
     let (result, runs) = super::block_on(perform(&mut conductor, &plan))?;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::connections::{Connections, Shared};
 use super::crew::Crew;
 use super::publisher::Publisher;
-use super::stage::{Stage, is_stamped};
+use super::stage::{Stage, nanoseconds};
 use super::subscriber::Subscriber;
 use super::{Bench, PatternError, stamp};
 use crate::driver::{Answer, DriverError, Request, Role, Sink};
@@ -28,9 +28,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One repetition.
 pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
-    if experiment.operation == Operation::Deliver && experiment.payload_bytes < stamp::STAMP_BYTES {
-        one_publisher_a_topic(experiment)?;
-    }
     let stage = Rc::new(Stage::new(experiment, bench.conflates));
     let mut tasks = JoinSet::new();
     let wire = bench.wire();
@@ -53,7 +50,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let mut crew = Crew::default();
     for (number, client) in (0..).zip(&writers.clients) {
         let publisher = Publisher::new(&stage, Rc::clone(client), number, &under_way);
-        let publisher = publisher.map_err(|error| PatternError::Experiment(format!("no timer: {error}")))?;
+        let publisher = publisher.map_err(|error| PatternError::Timer(error.to_string()))?;
         if experiment.operation == Operation::Deliver {
             // They take turns with subscribers.
             tasks.spawn_local(publisher.work());
@@ -75,18 +72,6 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
         outcome.note_closing(closing);
     }
     Ok(outcome)
-}
-
-/// Without room for a stamp, messages are known by their order alone.
-fn one_publisher_a_topic(experiment: &Experiment) -> Result<(), PatternError> {
-    if experiment.publishers > experiment.topics {
-        return Err(PatternError::Experiment(format!(
-            "payloads of less than {} bytes need a topic for each publisher",
-            stamp::STAMP_BYTES
-        )));
-    }
-    debug_assert!(!is_stamped(experiment), "who is not stamped goes by the topic");
-    Ok(())
 }
 
 /// Connects all subscribers; they receive from then on.
@@ -156,7 +141,7 @@ async fn measure(
     under_way: &Cell<u64>,
 ) -> Outcome {
     let experiment = &stage.experiment;
-    stage.first_due_ns.set(stage.now_ns());
+    stage.offer.start(stage.now_ns());
     if experiment.count.is_none() && experiment.warm_up_seconds > 0.0 {
         open(stage);
         sleep(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
@@ -165,12 +150,14 @@ async fn measure(
     let wire = bench.wire();
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
-    stage.ledger.borrow_mut().begin(stage.now_ns());
+    let lasts = Duration::from_secs_f64(experiment.seconds);
+    let (now_ns, end) = (stage.now_ns(), Instant::now() + lasts);
+    stage.ledger.borrow_mut().begin(now_ns);
     if !stage.open.get() {
-        stage.first_due_ns.set(stage.now_ns());
+        stage.offer.start(now_ns);
         open(stage);
     }
-    let end = Instant::now() + Duration::from_secs_f64(experiment.seconds);
+    stage.offer.open(now_ns, nanoseconds(lasts));
     while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 {
         tokio::select! {
             () = stage.changed.notified() => {}
@@ -178,9 +165,12 @@ async fn measure(
         }
     }
     let busy = thread.busy();
+    stage.offer.close(stage.now_ns());
+    catch_up(stage).await;
     stage.open.set(false);
     drain(stage, under_way).await;
     let mut outcome = stage.ledger.borrow_mut().finish();
+    stage.offer.write(stage.now_ns(), |publisher| stage.weight(publisher), &mut outcome);
     bench.end(machine, &mut outcome);
     // Where the other end has closed every connection, it has set the pace.
     let lateness = stage.late();
@@ -195,9 +185,17 @@ fn open(stage: &Stage) {
     stage.wake();
 }
 
+/// Has operations sent that were due and not sent when the time was over, for as long as missing messages are waited for.
+async fn catch_up(stage: &Stage) {
+    let until = Instant::now() + stage.patience();
+    while stage.offer.backlog() > 0 && stage.publishers.get() > 0 && Instant::now() < until {
+        let _ = timeout(LOOK, stage.changed.notified()).await;
+    }
+}
+
 /// Waits for what is missing, as long as something comes.
 pub(crate) async fn drain(stage: &Stage, under_way: &Cell<u64>) {
-    let patience = Duration::from_secs_f64(stage.experiment.drain_seconds.max(0.0));
+    let patience = stage.patience();
     let mut heard = Instant::now();
     let mut last = 0;
     loop {

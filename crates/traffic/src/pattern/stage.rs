@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::ledger::Ledger;
+use super::offer::Offer;
 use super::stamp;
 use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
@@ -24,8 +25,8 @@ pub(crate) struct Stage {
     pub(crate) finished: Cell<u32>,
     /// From when an operation was due to when it was sent, where nothing but the generator held it back.
     pub(crate) lateness: RefCell<Latency>,
-    /// When the first operation was, or is, due.
-    pub(crate) first_due_ns: Cell<u64>,
+    /// The operations that come at a rate.
+    pub(crate) offer: Offer,
     /// Publishers that wait for others' deliveries.
     waiting: RefCell<Vec<Waker>>,
     /// Something that the conductor may wait for has happened.
@@ -49,7 +50,7 @@ impl Stage {
             publishers: Cell::new(experiment.publishers),
             finished: Cell::new(0),
             lateness: RefCell::default(),
-            first_due_ns: Cell::new(0),
+            offer: Offer::new(experiment),
             waiting: RefCell::default(),
             changed: Notify::new(),
         }
@@ -82,6 +83,16 @@ impl Stage {
     /// How late operations were, where they come at a rate.
     pub(crate) fn late(&self) -> Option<Latency> {
         self.experiment.rate.map(|_| self.lateness.take())
+    }
+
+    /// How long missing messages are waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.experiment.drain_seconds)
+    }
+
+    /// How many latencies one operation of a publisher makes: of its deliveries, else of its answer.
+    pub(crate) fn weight(&self, publisher: u32) -> u64 {
+        u64::from(self.ledger.borrow().fan_out(self.lane(publisher))).max(1)
     }
 
     /// The lane of a publisher's messages.
