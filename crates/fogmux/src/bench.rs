@@ -236,8 +236,13 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
     if let Some(directory) = &output.out {
         write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }
-    match report.runs.iter().all(|run| run.outcomes.is_empty()) {
-        true => Err(Failure::new(Status::Unavailable, "nothing was measured")),
-        false => Ok(()),
+    let failed = report.runs.iter().filter(|run| run.problem.is_some()).count();
+    match (report.runs.iter().all(|run| run.outcomes.is_empty()), failed) {
+        (true, _) => Err(Failure::new(Status::Unavailable, "nothing was measured")),
+        (false, 0) => Ok(()),
+        (false, failed) => {
+            let all = report.runs.len();
+            Err(Failure::new(Status::Unavailable, format!("{failed} of {all} experiments have a problem, named above")))
+        }
     }
 }

@@ -13,9 +13,10 @@ use crate::link::{Capture, Conditions, Laid, LinkError};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::ProcessProbe;
+use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, Run};
 use crate::paper::frames::{Frames, Inside};
-use crate::pattern::{self, Bench, PatternError, Recording};
+use crate::pattern::{self, Bench, PatternError, Recording, Since, moment};
 use crate::target::{self, Access, Apart, Gateway, Home, TargetError};
 
 /// The time added to the longest expected duration of an experiment, after which it counts as hanging.
@@ -47,13 +48,18 @@ pub struct Peer {
     pub pids: Vec<u32>,
 }
 
+/// A process ends its connections before itself: so long it is waited for, to say that it has ended.
+const ENDING: Duration = Duration::from_millis(200);
+/// After a repetition in which nothing went wrong.
+const GLANCE: Duration = Duration::from_millis(2);
+
 /// The server of one repetition, which ends when this is dropped.
 #[expect(dead_code, reason = "held until it is to be ended")]
 enum Serving {
     Gateway(Gateway),
     Apart(Apart),
     Agent(RemoteGateway),
-    Peer,
+    Peer(Vec<u32>),
 }
 
 impl Serving {
@@ -62,8 +68,48 @@ impl Serving {
         match self {
             Self::Gateway(gateway) => gateway.settings(),
             Self::Agent(gateway) => gateway.settings().to_vec(),
-            Self::Apart(_) | Self::Peer => Vec::new(),
+            Self::Apart(_) | Self::Peer(_) => Vec::new(),
         }
+    }
+
+    /// The processes that have to last, where they are on this machine.
+    fn pids(&self) -> Vec<u32> {
+        match self {
+            Self::Gateway(gateway) => gateway.pids(),
+            Self::Peer(pids) => pids.clone(),
+            Self::Apart(_) | Self::Agent(_) => Vec::new(),
+        }
+    }
+
+    /// How its process ended.
+    fn ended(&mut self, pid: u32) -> String {
+        match self {
+            Self::Gateway(gateway) => gateway.ended().unwrap_or_else(|| "the gateway ended".to_owned()),
+            Self::Apart(_) | Self::Agent(_) | Self::Peer(_) => format!("process {pid} ended"),
+        }
+    }
+}
+
+/// That a process ended, and when.
+fn ended(serving: &mut Serving, pid: u32, since: &Since) -> ConductorError {
+    ConductorError::Ended { how: serving.ended(pid), after: since.get().map(|since| since.elapsed()) }
+}
+
+/// What was done, unless a process has ended meanwhile: whatever else is wrong then is wrong because of that.
+async fn witnessed(
+    done: Result<Outcome, ConductorError>,
+    serving: &mut Serving,
+    watch: &Watch,
+    since: &Since,
+) -> Result<Outcome, ConductorError> {
+    let patience = match &done {
+        Ok(_) => GLANCE,
+        Err(ConductorError::Ended { .. }) => return done,
+        Err(_) => ENDING,
+    };
+    match tokio::time::timeout(patience, watch.ended()).await {
+        Ok(pid) => Err(ended(serving, pid, since)),
+        Err(_) => done,
     }
 }
 
@@ -120,6 +166,17 @@ pub enum ConductorError {
     /// The other host.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// The gateway, or a process of a peer, ended while it was measured.
+    #[error("{how}, {}", moment(*after))]
+    Ended {
+        /// Which, and how.
+        how: String,
+        /// How long after the beginning of the measurement; nothing before it.
+        after: Option<Duration>,
+    },
+    /// A process that was named is not there.
+    #[error("the processes to be measured: {0}")]
+    Processes(#[source] std::io::Error),
     /// It did not end.
     #[error("it did not end within {0:?}")]
     Hanging(Duration),
@@ -184,7 +241,7 @@ impl Conductor {
         let experiment = experiment.clone().normalized();
         self.lay(&experiment)?;
         let link = self.link.as_ref().map(|(_, laid)| laid);
-        let (serving, publishers, subscribers, probe) = match &mut self.target {
+        let (mut serving, publishers, subscribers, probe) = match &mut self.target {
             Target::Gateway(home) if target::is_apart(&experiment) => {
                 let _beside = link.map(Laid::enter_gateway).transpose()?;
                 let address = link.map_or_else(|| "127.0.0.1".to_owned(), |laid| laid.gateway_address().to_string());
@@ -212,12 +269,18 @@ impl Conductor {
             }
             Target::Peer(peer) => {
                 let readers = peer.reader_access.as_ref().unwrap_or(&peer.access);
-                (Serving::Peer, peer.access.clone(), readers.clone(), here(&peer.pids))
+                (Serving::Peer(peer.pids.clone()), peer.access.clone(), readers.clone(), here(&peer.pids))
             }
         };
         let capture = self.capture.take();
         let capture = link.zip(capture).map(|(laid, path)| laid.capture(Some(&path), (), |(), _| {})).transpose()?;
-        let mut outcome = self.drive(&experiment, publishers, subscribers, probe).await?;
+        let watch = Watch::of(&serving.pids()).map_err(ConductorError::Processes)?;
+        let since = Rc::default();
+        let done = tokio::select! {
+            done = self.drive(&experiment, publishers, subscribers, probe, &since) => done,
+            pid = watch.ended() => Err(ended(&mut serving, pid, &since)),
+        };
+        let mut outcome = witnessed(done, &mut serving, &watch, &since).await?;
         capture.map_or(Ok(()), complete)?;
         outcome.settings = serving.settings();
         if let Target::Agent(remote) = &self.target {
@@ -233,6 +296,7 @@ impl Conductor {
         mut publishers: Access,
         mut subscribers: Access,
         probe: Option<GatewayProbe>,
+        since: &Since,
     ) -> Result<Outcome, ConductorError> {
         publishers.key_log.clone_from(&self.key_log);
         subscribers.key_log.clone_from(&self.key_log);
@@ -251,6 +315,7 @@ impl Conductor {
             wire: laid.map(Laid::counter),
             record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
             conflates: matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp),
+            since: Rc::clone(since),
         };
         let most =
             Duration::from_secs_f64(experiment.seconds + experiment.warm_up_seconds + 2.0 * experiment.drain_seconds)
@@ -303,7 +368,9 @@ impl Conductor {
                 progress(&run.experiment, repetition);
                 match self.repeat(&run.experiment).await {
                     Ok(outcome) => run.outcomes.push(outcome),
-                    Err(error) => run.problem = Some(error.to_string()),
+                    Err(error) => {
+                        run.problem = Some(format!("repetition {} of {repetitions}: {error}", repetition + 1));
+                    }
                 }
             }
         }

@@ -6,3 +6,4 @@ pub mod gateway;
 pub mod latency;
 pub mod process;
 pub mod statistics;
+pub mod watch;

@@ -19,9 +19,10 @@ mod stage;
 mod stamp;
 mod subscriber;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use stamp::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
 
@@ -43,6 +44,9 @@ const SETTLING_MAX: u32 = 5;
 /// Ends the recording of frames, and says what they were: keys of [`Outcome::more`].
 pub type Recording = Box<dyn FnOnce() -> BTreeMap<String, f64>>;
 
+/// When the last interval of a repetition began, for those who look on.
+pub type Since = Rc<Cell<Option<Instant>>>;
+
 /// Where one repetition runs.
 pub struct Bench<'a> {
     /// Connects publishers and askers.
@@ -59,12 +63,15 @@ pub struct Bench<'a> {
     pub record: Option<Box<dyn Fn() -> Option<Recording> + 'a>>,
     /// Whether the CoAP door omits superseded values.
     pub conflates: bool,
+    /// When the last interval began.
+    pub since: Since,
 }
 
 impl Bench<'_> {
     /// Begins the interval of both processes.
     fn start(&mut self) {
         self.generator.start();
+        self.since.set(Some(Instant::now()));
         if let Some(gateway) = &mut self.gateway {
             gateway.start();
         }
@@ -117,9 +124,33 @@ pub enum PatternError {
     /// There is no timer for operations at a rate.
     #[error("no timer: {0}")]
     Timer(String),
+    /// The other end closed a connection, or it broke, while it was measured.
+    #[error(transparent)]
+    Closed(#[from] Closed),
     /// The other end accepted and then was silent.
     #[error("no answer within {0} s")]
     Silence(u64),
+}
+
+/// A connection that ended before it should, which voids a repetition: from then on something else was measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection of {who} ended {}: {why}", moment(*after))]
+pub struct Closed {
+    /// The client.
+    pub who: String,
+    /// How long after the beginning of the measurement; nothing before it.
+    pub after: Option<Duration>,
+    /// What the client noticed.
+    pub why: String,
+}
+
+/// When something happened.
+#[must_use]
+pub fn moment(after: Option<Duration>) -> String {
+    after.map_or_else(
+        || "before the measurement began".to_owned(),
+        |after| format!("{:.3} s after the measurement began", after.as_secs_f64()),
+    )
 }
 
 /// Does one repetition. Has to be called within a `LocalRuntime` with time and I/O.

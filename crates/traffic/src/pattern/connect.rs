@@ -58,6 +58,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     visits.all(visitors).await?;
     let seconds = visits.began.elapsed().as_secs_f64();
     deliver::drain(&stage, &Cell::new(0)).await;
+    stage.check()?;
     let mut outcome = visits.outcome(seconds);
     stage.offer.write(stage.now_ns(), |_| 1, &mut outcome);
     outcome.bytes = outcome.bytes.plus(followers.bytes().since(carried));

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connections::{Connections, Shared};
 use super::crew::Crew;
 use super::publisher::Publisher;
 use super::stage::{Stage, nanoseconds};
 use super::subscriber::Subscriber;
-use super::{Bench, PatternError, stamp};
+use super::{Bench, Closed, PatternError, stamp};
 use crate::driver::{Answer, DriverError, Request, Role, Sink};
 use crate::experiment::{Experiment, Operation};
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
@@ -60,7 +60,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     }
     // It gives way by itself when each has had its turn.
     tasks.spawn_local(unconstrained(crew));
-    let outcome = measure(&stage, bench, &writers, &readers, &under_way).await;
+    let outcome = measure(&stage, bench, &writers, &readers, &under_way).await?;
     tasks.shutdown().await;
     let wire = bench.wire();
     writers.close().await;
@@ -139,12 +139,13 @@ async fn measure(
     writers: &Connections,
     readers: &Connections,
     under_way: &Cell<u64>,
-) -> Outcome {
+) -> Result<Outcome, Closed> {
     let experiment = &stage.experiment;
     stage.offer.start(stage.now_ns());
     if experiment.count.is_none() && experiment.warm_up_seconds > 0.0 {
         open(stage);
-        sleep(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
+        stage.pass(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
+        stage.check()?;
     }
     let bytes = writers.bytes().plus(readers.bytes());
     let wire = bench.wire();
@@ -158,17 +159,19 @@ async fn measure(
         open(stage);
     }
     stage.offer.open(now_ns, nanoseconds(lasts));
-    while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 {
+    while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 && !stage.is_void() {
         tokio::select! {
             () = stage.changed.notified() => {}
             () = sleep_until(end) => break,
         }
     }
+    stage.check()?;
     let busy = thread.busy();
     stage.offer.close(stage.now_ns());
     catch_up(stage).await;
     stage.open.set(false);
     drain(stage, under_way).await;
+    stage.check()?;
     let mut outcome = stage.ledger.borrow_mut().finish();
     stage.offer.write(stage.now_ns(), |publisher| stage.weight(publisher), &mut outcome);
     bench.end(machine, &mut outcome);
@@ -177,7 +180,7 @@ async fn measure(
     outcome.limited_by_generator = limit(busy, lateness.as_ref()).filter(|_| stage.publishers.get() > 0);
     outcome.bytes = writers.bytes().plus(readers.bytes()).since(bytes);
     outcome.bytes.wire = bench.settled_wire_since(wire).await;
-    outcome
+    Ok(outcome)
 }
 
 fn open(stage: &Stage) {
@@ -188,7 +191,7 @@ fn open(stage: &Stage) {
 /// Has operations sent that were due and not sent when the time was over, for as long as missing messages are waited for.
 async fn catch_up(stage: &Stage) {
     let until = Instant::now() + stage.patience();
-    while stage.offer.backlog() > 0 && stage.publishers.get() > 0 && Instant::now() < until {
+    while stage.offer.backlog() > 0 && stage.publishers.get() > 0 && !stage.is_void() && Instant::now() < until {
         let _ = timeout(LOOK, stage.changed.notified()).await;
     }
 }
@@ -200,7 +203,7 @@ pub(crate) async fn drain(stage: &Stage, under_way: &Cell<u64>) {
     let mut last = 0;
     loop {
         let (settled, at) = stage.ledger.borrow().settled();
-        if settled && under_way.get() == 0 {
+        if (settled && under_way.get() == 0) || stage.is_void() {
             return;
         }
         if at != last {

@@ -104,9 +104,8 @@ impl Publisher {
     pub(crate) async fn work(mut self) {
         let ended = poll_fn(|cx| self.poll(cx)).await;
         self.stage.publishers.set(self.stage.publishers.get().saturating_sub(1));
-        self.stage.ledger.borrow_mut().disconnected(&ended.to_string());
         self.under_way.set(self.under_way.get().saturating_sub(self.unanswered));
-        self.stage.changed.notify_one();
+        self.stage.disconnected(format!("publisher {}", self.number), &ended.to_string());
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DriverError> {

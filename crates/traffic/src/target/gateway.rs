@@ -74,6 +74,14 @@ impl Gateway {
         vec![self.child.id()]
     }
 
+    /// How its process ended, with the last lines of its log; nothing while it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let said = self.said();
+        let said = if said.is_empty() { said } else { format!(" and said: {said}") };
+        Some(format!("the gateway ended ({status}){said}"))
+    }
+
     /// The settings of the gateway as `KEY=VALUE`, without addresses and file paths, which differ between machines.
     #[must_use]
     pub fn settings(&self) -> Vec<String> {

@@ -133,21 +133,22 @@ impl State {
         self.messages += 1;
         let is_nth = |n: u64| number % n == n - 1;
         let times = match self.fault {
-            Fault::Takes(long) => {
-                thread::sleep(long);
-                1
-            }
-            Fault::Stalls(from, long) if since >= from => {
-                thread::sleep((from + long).saturating_sub(since));
-                1
-            }
-            Fault::Drops(n) if is_nth(n) => 0,
-            Fault::Doubles(n) if is_nth(n) => 2,
+            Fault::Drops(n) => u8::from(!is_nth(n)),
+            Fault::Doubles(n) => 1 + u8::from(is_nth(n)),
             Fault::Swaps(n) if is_nth(n) => {
                 self.swapped = Some((topic.to_vec(), payload.to_vec()));
                 0
             }
-            _ => 1,
+            Fault::Takes(long) => {
+                thread::sleep(long);
+                1
+            }
+            Fault::Stalls(from, long) => {
+                let is_stalled = since >= from;
+                thread::sleep(if is_stalled { (from + long).saturating_sub(since) } else { Duration::ZERO });
+                1
+            }
+            Fault::None | Fault::Swaps(_) | Fault::Dies(_) | Fault::ClosesOne(_) => 1,
         };
         (0..times).for_each(|_| self.send(topic, payload));
         if times > 0

@@ -1,12 +1,15 @@
 //! What the generator says of brokers whose faults are known.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
 mod broker;
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use broker::{Broker, Fault};
 use fogmux_traffic::conductor::{Conductor, Peer, Target};
-use fogmux_traffic::experiment::Qos;
+use fogmux_traffic::experiment::{Operation, Qos};
 use fogmux_traffic::outcome::Run;
 use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::{self, warning};
@@ -16,10 +19,15 @@ use tokio::runtime::{Builder, LocalOptions};
 
 /// One repetition with a broker that has this fault.
 fn measured(fault: Fault, experiment: &Experiment) -> Result<Outcome, String> {
+    of_process(fault, experiment, Vec::new())
+}
+
+/// The same; these processes are the broker's.
+fn of_process(fault: Fault, experiment: &Experiment, pids: Vec<u32>) -> Result<Outcome, String> {
     let broker = Broker::start(fault);
     let (host, port) = (broker.address.ip().to_string(), broker.address.port());
     let access = Access { host, port, name: "localhost".to_owned(), ..Access::default() };
-    let peer = Peer { name: "stub".to_owned(), access, reader_access: None, pids: Vec::new() };
+    let peer = Peer { name: "stub".to_owned(), access, reader_access: None, pids };
     let mut conductor = Conductor::new(Target::Peer(Box::new(peer)), None);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(conductor.repeat(experiment)).map_err(|error| error.to_string())
@@ -103,4 +111,56 @@ fn a_delay_is_in_the_latency() {
     let experiment = Experiment { count: Some(10), window: 1, ..experiment() };
     let outcome = measured(Fault::Takes(Duration::from_millis(20)), &experiment).unwrap();
     assert!(outcome.delivery.min_us().is_some_and(|least| least >= 20_000.0), "{:?}", outcome.delivery.min_us());
+}
+
+/// The number before this word.
+fn seconds_before(text: &str, word: &str) -> f64 {
+    let (before, _) = text.split_once(word).unwrap_or_else(|| panic!("no {word:?} in {text:?}"));
+    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
+const AFTER: &str = " s after the measurement began";
+
+#[test]
+fn a_broker_that_dies_voids_the_repetition_and_it_is_said_when() {
+    let rate = Experiment { rate: Some(500.0), seconds: 1.5, ..experiment() };
+    let closed_loop = Experiment { seconds: 1.5, ..experiment() };
+    for experiment in [rate, closed_loop] {
+        let why = measured(Fault::Dies(Duration::from_millis(855)), &experiment).unwrap_err();
+        assert!(why.starts_with("the connection of "), "{why}");
+        // It connects before it measures.
+        assert!((0.3..1.5).contains(&seconds_before(&why, AFTER)), "{why}");
+    }
+}
+
+#[test]
+fn a_broker_that_closes_one_of_many_connections_voids_the_repetition_too() {
+    let many = Experiment { publishers: 4, subscribers: 4, topics: 4, rate: Some(100.0), seconds: 1.5, ..experiment() };
+    let why = measured(Fault::ClosesOne(Duration::from_millis(400)), &many).unwrap_err();
+    assert!(why.contains("subscriber 0") && seconds_before(&why, AFTER) < 1.5, "{why}");
+}
+
+#[test]
+fn a_connection_that_is_held_is_looked_at() {
+    let held = Experiment { operation: Operation::Hold, publishers: 20, seconds: 1.0, ..experiment() };
+    assert_eq!(measured(Fault::None, &held).unwrap().acknowledged, 20);
+    let why = measured(Fault::ClosesOne(Duration::from_millis(500)), &held).unwrap_err();
+    assert!(why.contains("client 0") && seconds_before(&why, AFTER) < 1.0, "{why}");
+    assert!(measured(Fault::Dies(Duration::from_millis(500)), &held).is_err());
+}
+
+#[test]
+fn a_process_that_ends_is_noticed_whatever_the_connections_say() {
+    let mut process = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let experiment = Experiment { seconds: 20.0, ..experiment() };
+    let (input, pid) = (process.stdin.take().unwrap(), process.id());
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        drop(input);
+    });
+    let why = of_process(Fault::None, &experiment, vec![pid]).unwrap_err();
+    ending.join().unwrap();
+    process.wait().unwrap();
+    assert!(why.starts_with(&format!("process {pid} ended, ")) && seconds_before(&why, AFTER) < 20.0, "{why}");
+    assert!(of_process(Fault::None, &experiment, vec![pid]).unwrap_err().starts_with("the processes to be measured"));
 }
