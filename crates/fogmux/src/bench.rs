@@ -78,7 +78,7 @@ fn report_of(done: Done, paper: Option<PaperResult>) -> outcome::Report {
     let Done { began_unix_s, runs, gateway_environment } = done;
     outcome::Report {
         version: VERSION,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: report::command::shown(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
         began_unix_s,
         environment: Environment::here(),
         gateway_environment,

@@ -3,6 +3,7 @@
 //! The JSON keeps all that was counted; every other format shows [`Summary`]s, which are computed once from it. So any
 //! report can be rendered again, later and elsewhere, by a version that knows better plots.
 
+pub mod command;
 pub mod compare;
 pub mod csv;
 pub mod document;
@@ -20,8 +21,9 @@ mod table;
 pub mod terminal;
 pub mod warning;
 
-use std::fs;
-use std::io;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use figure::Figure;
@@ -30,6 +32,9 @@ use number::{Unit, with_unit};
 use summary::Summary;
 
 use crate::outcome::{Report, Run};
+
+/// Read and written by the owner.
+const OWNER_ONLY: u32 = 0o600;
 
 /// The default name of files.
 const NAME: &str = "report";
@@ -60,6 +65,20 @@ pub fn render(report: &Report, directory: &Path) -> io::Result<Vec<PathBuf>> {
     render_as(report, directory, NAME)
 }
 
+/// Writes a file that its owner alone reads: whoever publishes it decides to.
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    create_private(path)?.write_all(text.as_bytes())
+}
+
+/// Makes such a file, or empties one that is there, whatever its mode was.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    let file = File::options().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(path)?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
+    }
+    Ok(file)
+}
+
 /// The same by another name.
 ///
 /// # Errors
@@ -75,7 +94,7 @@ pub fn render_as(report: &Report, directory: &Path, name: &str) -> io::Result<Ve
     let drawings = html::drawings(report, &summaries).into_iter().map(|(plot, text)| (format!("{plot}.svg"), text));
     let write = |(ending, text): (String, String)| {
         let path = directory.join(format!("{name}.{ending}"));
-        fs::write(&path, text)?;
+        write_private(&path, &text)?;
         Ok(path)
     };
     files.into_iter().chain(drawings).map(write).collect()

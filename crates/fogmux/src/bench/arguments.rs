@@ -349,3 +349,6 @@ fn qos(text: &str) -> Result<Qos, ExperimentError> {
 fn word<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;
