@@ -177,6 +177,9 @@ pub enum ConductorError {
     /// A process that was named is not there.
     #[error("the processes to be measured: {0}")]
     Processes(#[source] std::io::Error),
+    /// It was ended from outside.
+    #[error("ended by {0}")]
+    Stopped(&'static str),
     /// It did not end.
     #[error("it did not end within {0:?}")]
     Hanging(Duration),
@@ -197,13 +200,26 @@ pub struct Conductor {
     key_log: Option<PathBuf>,
     /// Where frames of the next repetition go.
     capture: Option<PathBuf>,
+    /// Why to stop, once there is a reason.
+    stop: Stop,
 }
+
+/// Tells a conductor to stop, and why: by a word such as `SIGTERM`.
+pub type Stop = tokio::sync::watch::Receiver<Option<&'static str>>;
 
 impl Conductor {
     /// Against this target.
     #[must_use]
     pub fn new(target: Target, key_log: Option<PathBuf>) -> Self {
-        Self { target, link: None, key_log, capture: None }
+        let (_, stop) = tokio::sync::watch::channel(None);
+        Self { target, link: None, key_log, capture: None, stop }
+    }
+
+    /// Ends a repetition as soon as there is a reason to stop, and begins no other.
+    #[must_use]
+    pub fn until(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// Writes the frames of the first repetition into a file that Wireshark opens. Without a link there are none.
@@ -237,6 +253,22 @@ impl Conductor {
     /// # Errors
     /// There is nothing to be measured; why is said.
     pub async fn repeat(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
+        let mut stop = self.stop.clone();
+        let stopped = async move {
+            match stop.wait_for(Option::is_some).await.map(|why| *why) {
+                Ok(Some(why)) => why,
+                // Nobody is left who could give a reason.
+                Ok(None) | Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            why = stopped => Err(ConductorError::Stopped(why)),
+            done = self.execute(experiment) => done,
+        }
+    }
+
+    async fn execute(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
         experiment.check()?;
         let experiment = experiment.clone().normalized();
         self.lay(&experiment)?;
@@ -365,7 +397,9 @@ impl Conductor {
         let mut runs: Vec<Run> = experiments.iter().map(fresh).collect();
         for repetition in 0..repetitions {
             for run in runs.iter_mut().filter(|run| run.problem.is_none()) {
-                progress(&run.experiment, repetition);
+                if self.stop.borrow().is_none() {
+                    progress(&run.experiment, repetition);
+                }
                 match self.repeat(&run.experiment).await {
                     Ok(outcome) => run.outcomes.push(outcome),
                     Err(error) => {

@@ -65,6 +65,18 @@ pub fn render(report: &Report, directory: &Path) -> io::Result<Vec<PathBuf>> {
     render_as(report, directory, NAME)
 }
 
+/// Whether reports can be written into a directory, which is made if it is not there.
+///
+/// # Errors
+/// They cannot.
+pub fn try_directory(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let tried = directory.join(format!(".{NAME}-{}", std::process::id()));
+    let written = write_private(&tried, "to be removed");
+    let removed = fs::remove_file(&tried);
+    written.and(removed)
+}
+
 /// Writes a file that its owner alone reads: whoever publishes it decides to.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     create_private(path)?.write_all(text.as_bytes())

@@ -90,6 +90,7 @@ fn bounds(key: &'static str, value: impl std::fmt::Debug, accepted: String) -> E
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paper;
 
     fn refused(change: impl FnOnce(&mut Experiment)) -> String {
         let mut experiment = Experiment::default();
@@ -129,6 +130,17 @@ mod tests {
         assert!(refused(|experiment| experiment.payload_bytes = usize::MAX).starts_with("payload_bytes is "));
         let held = Experiment { operation: Operation::Hold, publishers: 5_000, ..Experiment::default() };
         assert_eq!(held.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_experiments_of_all_documents_are_within_their_bounds() {
+        for name in paper::NAMES {
+            let paper = paper::load(name).unwrap();
+            for quick in [false, true] {
+                let plan = paper::plan(&paper, &[], quick).unwrap();
+                plan.experiments.iter().for_each(|experiment| assert_eq!(experiment.check(), Ok(()), "{experiment:?}"));
+            }
+        }
     }
 
     #[test]

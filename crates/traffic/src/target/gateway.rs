@@ -51,7 +51,8 @@ impl Gateway {
         let io = |error| TargetError::Io(log.display().to_string(), error);
         let mut words = wrapper.iter().map(Into::into).chain([home.binary().as_os_str().to_owned()]);
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).args(["serve", "--json", "--free-ports", "--data"]).arg(home.data());
+        command.args(words).args(["serve", "--json", "--free-ports", "--end-with"]).arg(std::process::id().to_string());
+        command.arg("--data").arg(home.data());
         command.arg("--set").arg(format!("store.path={}", store.display()));
         if experiment.credential == Credential::Token {
             command.arg("--set").arg(format!("auth.token.key_file={}", home.token_key().display()));

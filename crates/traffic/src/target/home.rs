@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use fogmux_net::channel::Zeroizing;
 use fogmux_net::profile::{ClientCertificates, KeyKind};
 
-use super::{Access, TargetError, token};
+use super::{Access, PrivateDirectory, TargetError, token};
 use crate::experiment::{Credential, Door, Experiment, Security};
 
 /// The user name of all clients.
@@ -32,6 +32,8 @@ const COAP_PREFIX: &str = "ps";
 /// Credentials, for as long as this lives.
 pub struct Home {
     directory: PathBuf,
+    /// Where it is a temporary one.
+    private: Option<PrivateDirectory>,
     binary: PathBuf,
     password: Zeroizing<String>,
     psk: Zeroizing<Vec<u8>>,
@@ -46,7 +48,10 @@ impl Home {
     /// # Errors
     /// As there.
     pub fn temporary(binary: PathBuf) -> Result<Self, TargetError> {
-        Self::make(private_directory()?, binary)
+        let private = PrivateDirectory::new()?;
+        let mut home = Self::make(private.path().to_owned(), binary)?;
+        home.private = Some(private);
+        Ok(home)
     }
 
     /// Makes a user with a password, a pre-shared key and a token in a new directory; `binary` is `fogmux`.
@@ -63,7 +68,7 @@ impl Home {
         let token = token::made(&token_key, USER, SystemTime::now());
         let (certificates, contexts) = (BTreeSet::new(), BTreeSet::new());
         let psk = Zeroizing::default();
-        let mut home = Self { directory, binary, password, psk, token, certificates, contexts };
+        let mut home = Self { directory, private: None, binary, password, psk, token, certificates, contexts };
         home.run(&["passwd", USER], Some(&home.password))?;
         // The command chooses the key: in its arguments others would see one.
         let printed = home.run(&["pki", "psk", USER], None)?;
@@ -220,16 +225,8 @@ impl Drop for Home {
     }
 }
 
-/// A directory that nobody else reads, or has made before. Whoever asks for it removes it.
-pub(crate) fn private_directory() -> Result<PathBuf, TargetError> {
-    let directory = std::env::temp_dir().join(format!("fogmux-bench-{}", hex(&secret(8)?)));
-    let made = DirBuilder::new().mode(0o700).create(&directory);
-    made.map_err(|error| TargetError::Io(directory.display().to_string(), error))?;
-    Ok(directory)
-}
-
 /// Random bytes.
-fn secret(bytes: usize) -> Result<Zeroizing<Vec<u8>>, TargetError> {
+pub(super) fn secret(bytes: usize) -> Result<Zeroizing<Vec<u8>>, TargetError> {
     let mut secret = Zeroizing::new(vec![0; bytes]);
     let filled = getrandom::fill(&mut secret);
     filled.map_err(|error| TargetError::Start(format!("no random numbers: {error}")))?;
@@ -255,7 +252,7 @@ fn key_name(kind: KeyKind) -> &'static str {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     fogmux_net::channel::hex(bytes)
 }
 
