@@ -15,6 +15,7 @@ use fogmux_net::KeyLogFile;
 use fogmux_traffic::Experiment;
 use fogmux_traffic::agent::Remote;
 use fogmux_traffic::conductor::{Conductor, Target};
+use fogmux_traffic::measure::build::note_features;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
 use fogmux_traffic::paper::PaperResult;
@@ -29,11 +30,22 @@ use self::arguments::{Bench, Columns, Compare, Host, Output, Report};
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
 
+/// The features of this program, by their names in `Cargo.toml`, and whether it was built with them.
+const FEATURES: [(&str, bool); 6] = [
+    ("bench", cfg!(feature = "bench")),
+    ("coap", cfg!(feature = "coap")),
+    ("http", cfg!(feature = "http")),
+    ("mqtt", cfg!(feature = "mqtt")),
+    ("xmpp", cfg!(feature = "xmpp")),
+    ("tls-openssl", cfg!(feature = "tls-openssl")),
+];
+
 /// Version of the JSON format.
 const VERSION: u32 = 1;
 
 /// Runs the command.
 pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
+    note_features(FEATURES.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name));
     match command {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];

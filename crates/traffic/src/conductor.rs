@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::agent::{AgentError, Remote, RemoteGateway};
 use crate::driver::{self, DriverError};
@@ -12,6 +12,7 @@ use crate::experiment::{Door, Experiment, ExperimentError, Operation};
 use crate::link::{Capture, Conditions, Laid, LinkError};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
+use crate::measure::limits;
 use crate::measure::process::ProcessProbe;
 use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, Run};
@@ -88,6 +89,11 @@ impl Serving {
             Self::Apart(_) | Self::Agent(_) | Self::Peer(_) => format!("process {pid} ended"),
         }
     }
+}
+
+fn now_unix_ms() -> Option<u64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
 }
 
 /// That a process ended, and when.
@@ -306,6 +312,8 @@ impl Conductor {
         };
         let capture = self.capture.take();
         let capture = link.zip(capture).map(|(laid, path)| laid.capture(Some(&path), (), |(), _| {})).transpose()?;
+        let began_unix_ms = now_unix_ms();
+        let gateway_affinity = serving.pids().first().copied().and_then(limits::affinity);
         let watch = Watch::of(&serving.pids()).map_err(ConductorError::Processes)?;
         let since = Rc::default();
         let done = tokio::select! {
@@ -315,6 +323,8 @@ impl Conductor {
         let mut outcome = witnessed(done, &mut serving, &watch, &since).await?;
         capture.map_or(Ok(()), complete)?;
         outcome.settings = serving.settings();
+        outcome.began_unix_ms = began_unix_ms;
+        outcome.gateway_affinity = gateway_affinity;
         if let Target::Agent(remote) = &self.target {
             remote.check()?;
             outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());

@@ -51,6 +51,12 @@ pub struct Run {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
+    /// When the repetition began, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began_unix_ms: Option<u64>,
+    /// The processors that the gateway might run on, where its process is known here: a list such as `0-3,6`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_affinity: Option<String>,
     /// Operations begun within the measurement, with those that were due then and begun in the drain.
     pub sent: u64,
     /// The number of these that were answered with success (QoS 0: that were sent).
