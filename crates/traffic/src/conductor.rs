@@ -1,12 +1,15 @@
 //! Sets up both ends of an experiment, has it done, and takes both down again: once for each repetition, so that
 //! nothing of one is left for the next.
 
+mod serving;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::agent::{AgentError, Remote, RemoteGateway};
+use self::serving::Serving;
+use crate::agent::{AgentError, Remote};
 use crate::driver::{self, DriverError};
 use crate::experiment::{Door, Experiment, ExperimentError, Operation};
 use crate::link::{Capture, Conditions, Laid, LinkError};
@@ -53,43 +56,6 @@ pub struct Peer {
 const ENDING: Duration = Duration::from_millis(200);
 /// After a repetition in which nothing went wrong.
 const GLANCE: Duration = Duration::from_millis(2);
-
-/// The server of one repetition, which ends when this is dropped.
-#[expect(dead_code, reason = "held until it is to be ended")]
-enum Serving {
-    Gateway(Gateway),
-    Apart(Apart),
-    Agent(RemoteGateway),
-    Peer(Vec<u32>),
-}
-
-impl Serving {
-    /// The settings of a fogmux gateway; empty for a peer.
-    fn settings(&self) -> Vec<String> {
-        match self {
-            Self::Gateway(gateway) => gateway.settings(),
-            Self::Agent(gateway) => gateway.settings().to_vec(),
-            Self::Apart(_) | Self::Peer(_) => Vec::new(),
-        }
-    }
-
-    /// The processes that have to last, where they are on this machine.
-    fn pids(&self) -> Vec<u32> {
-        match self {
-            Self::Gateway(gateway) => gateway.pids(),
-            Self::Peer(pids) => pids.clone(),
-            Self::Apart(_) | Self::Agent(_) => Vec::new(),
-        }
-    }
-
-    /// How its process ended.
-    fn ended(&mut self, pid: u32) -> String {
-        match self {
-            Self::Gateway(gateway) => gateway.ended().unwrap_or_else(|| "the gateway ended".to_owned()),
-            Self::Apart(_) | Self::Agent(_) | Self::Peer(_) => format!("process {pid} ended"),
-        }
-    }
-}
 
 fn now_unix_ms() -> Option<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
