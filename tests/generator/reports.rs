@@ -10,6 +10,7 @@ use crate::bench;
 pub(crate) const CASES: &[Case] = &[
     Case { name: "every format is written and can be rendered again", run: formats },
     Case { name: "a regression ends with 1, noise does not", run: regressions },
+    Case { name: "a file that is no report does not keep others from being rendered", run: broken },
     Case { name: "every document is listed and shown", run: documents },
 ];
 
@@ -30,6 +31,24 @@ fn formats() -> Result<String> {
     ensure!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     ensure!(fs::read_to_string(place.path().join("report.html"))? == page, "rendered again it is another page");
     Ok(format!("({} bytes of page)", page.len()))
+}
+
+fn broken() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let out = place.path().display().to_string();
+    let done = bench(&["run", "--count", "50", "--qos", "1", "--repeat", "1", "--out", &out])?.output()?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    // One of these comes before the report, whatever order the directory has.
+    for name in ["a.json", "z.json"] {
+        fs::write(place.path().join(name), "{\"version\": 1")?;
+    }
+    fs::remove_file(place.path().join("report.html"))?;
+    let rendered = bench(&["report", &out])?.output()?;
+    let said = String::from_utf8_lossy(&rendered.stderr);
+    ensure!(rendered.status.code() == Some(65), "{}: {said}", rendered.status);
+    ensure!(["a.json", "z.json"].iter().all(|name| said.contains(name)), "the files are not named: {said}");
+    ensure!(place.path().join("report.html").exists(), "the report was not rendered: {said}");
+    Ok(String::new())
 }
 
 fn regressions() -> Result<String> {

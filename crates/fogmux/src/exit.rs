@@ -24,6 +24,15 @@ pub(crate) enum Status {
     NoPerm = 77,
     /// The configuration does not hold.
     Config = 78,
+    /// A measurement was ended by SIGHUP: 128 and its number, as with a shell.
+    #[cfg(feature = "bench")]
+    HungUp = 129,
+    /// The same by SIGINT.
+    #[cfg(feature = "bench")]
+    Interrupted = 130,
+    /// The same by SIGTERM.
+    #[cfg(feature = "bench")]
+    Terminated = 143,
 }
 
 /// An error with the code to end with.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use fogmux_traffic::experiment::{CoapAnswer, Credential, ExperimentError, Operation, Qos, Visit};
 use fogmux_traffic::report::figure::Figure;
@@ -198,7 +199,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE.pcap", conflicts_with = "agent")]
     pub(crate) capture: Option<PathBuf>,
     /// Repetitions
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = repetitions())]
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -228,7 +229,7 @@ pub(crate) struct Matrix {
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
     /// Repetitions [default: 5; quick: 3]
-    #[arg(long)]
+    #[arg(long, value_parser = repetitions())]
     pub(crate) repeat: Option<u32>,
     /// Link between gateway and generator
     #[arg(long, default_value = "loopback")]
@@ -267,7 +268,7 @@ pub(crate) struct PaperRun {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Repetitions [default: from the file; quick: 1]
-    #[arg(long)]
+    #[arg(long, value_parser = repetitions())]
     pub(crate) repeat: Option<u32>,
     /// Link, overriding the file's
     #[arg(long)]
@@ -310,7 +311,7 @@ pub(crate) struct Peer {
     #[arg(long, value_name = "DIR")]
     pub(crate) oscore: Option<PathBuf>,
     /// Repetitions
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = repetitions())]
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -340,6 +341,11 @@ pub(crate) struct Report {
     pub(crate) directory: PathBuf,
 }
 
+/// Repetitions: at least one, and no more than a report has room for.
+fn repetitions() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=100_000)
+}
+
 fn qos(text: &str) -> Result<Qos, ExperimentError> {
     let level = text.parse().map_err(|_| ExperimentError::Unknown("qos", text.to_owned()))?;
     Qos::of_level(level)
@@ -349,3 +355,6 @@ fn qos(text: &str) -> Result<Qos, ExperimentError> {
 fn word<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use super::figure::Figure;
+use super::number::{Unit, with_unit};
 use super::summary::Summary;
+use crate::outcome::Outcome;
 
 /// Processor seconds of others, for each second of a repetition, from which on they are named: a twentieth of a core.
 const OTHERS_NOTICEABLE: f64 = 0.05;
@@ -34,7 +37,9 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
     let mut all: Vec<Warning> = Vec::new();
     for summary in summaries {
         let of_run = |text| Warning { run: Some(summary.label.clone()), text };
-        all.extend([problem(summary), limited(summary), errors(summary)].into_iter().flatten().map(of_run));
+        all.extend(
+            [problem(summary), limited(summary), behind(summary), errors(summary)].into_iter().flatten().map(of_run),
+        );
     }
     all.extend(others(summaries));
     all.extend(weak(summaries));
@@ -56,6 +61,24 @@ fn limited(summary: &Summary<'_>) -> Option<String> {
     } else {
         format!("{} of {of} repetitions are left out: the generator set the pace ({why})", summary.left_out.len())
     })
+}
+
+/// The target was slower than the schedule: what was measured is not what was asked for.
+fn behind(summary: &Summary<'_>) -> Option<String> {
+    let behind = summary.used.iter().filter(|outcome| outcome.fell_behind()).count();
+    if behind == 0 {
+        return None;
+    }
+    let rate = |figure| summary.get(figure).map(|rate| with_unit(Unit::PerSecond, rate.median)).unwrap_or_default();
+    let (offered, achieved) = (rate(Figure::Offered), rate(Figure::Achieved));
+    let sum =
+        |count: fn(&Outcome) -> Option<u64>| summary.used.iter().filter_map(|outcome| count(outcome)).sum::<u64>();
+    let (due, late, unsent) = (sum(|all| all.offered), sum(|all| all.behind), sum(|all| all.unsent));
+    Some(format!(
+        "{behind} of {} repetitions fell behind the schedule: {offered} were offered and {achieved} achieved; of {due} \
+         operations {late} were not sent in time and {unsent} of these never",
+        summary.used.len()
+    ))
 }
 
 fn errors(summary: &Summary<'_>) -> Option<String> {
@@ -118,7 +141,7 @@ fn few(summaries: &[Summary<'_>]) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
-    use crate::outcome::{Outcome, Run};
+    use crate::outcome::Run;
 
     fn said(outcomes: Vec<Outcome>, security: &str) -> String {
         let experiment = Experiment { security: security.parse().unwrap(), ..Experiment::default() };
@@ -171,6 +194,12 @@ mod tests {
         assert!(
             said(vec![failed; 5], "high").contains("10 operations failed and 0 connections broke; the first: 4.03")
         );
+        let behind = Outcome { offered: Some(20), behind: Some(9), unsent: Some(4), ..good() };
+        assert!(
+            said(vec![behind; 5], "high").contains("of 100 operations 45 were not sent in time and 20 of these never")
+        );
+        let prompt = Outcome { offered: Some(1_000), behind: Some(10), unsent: Some(0), ..good() };
+        assert_eq!(said(vec![prompt; 5], "high"), "");
         assert!(said(vec![good()], "high").contains("one repetition"));
         assert!(said(vec![good(); 5], "low").contains("profile low is weak"));
     }
