@@ -2,6 +2,7 @@
 
 mod agent;
 pub(crate) mod arguments;
+mod compare;
 mod matrix;
 mod paper;
 mod peer;
@@ -16,6 +17,7 @@ use fogmux_traffic::conductor::{Conductor, Target};
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
 use fogmux_traffic::paper::PaperResult;
+use fogmux_traffic::repetition::Repetitions;
 use fogmux_traffic::report;
 use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::progress::{Display, Progress};
@@ -23,7 +25,7 @@ use fogmux_traffic::report::terminal::Layout;
 use fogmux_traffic::target::Home;
 use tokio::runtime::{Builder, LocalOptions};
 
-use self::arguments::{Bench, Columns, Compare, Host, Output, Report};
+use self::arguments::{Bench, Columns, Host, Output, Report};
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
 
@@ -36,10 +38,12 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];
             let conductor = captured(arguments)?;
-            finish(perform(conductor, &experiments, arguments.repeat)?, &arguments.output, &arguments.columns)
+            let repetitions = arguments.until.repetitions(arguments.repeat);
+            finish(perform(conductor, &experiments, repetitions)?, &arguments.output, &arguments.columns)
         }
         Bench::Matrix(arguments) => {
-            let (experiments, repetitions) = matrix::experiments(arguments);
+            let (experiments, repeat) = matrix::experiments(arguments);
+            let repetitions = arguments.until.repetitions(repeat);
             let conductor = conductor(&arguments.host, &arguments.output)?;
             finish(perform(conductor, &experiments, repetitions)?, &arguments.output, &arguments.columns)
         }
@@ -47,10 +51,12 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
-            finish(perform(conductor, &[experiment], arguments.repeat)?, &arguments.output, &arguments.columns)
+            let repetitions = arguments.until.repetitions(arguments.repeat);
+            finish(perform(conductor, &[experiment], repetitions)?, &arguments.output, &arguments.columns)
         }
         Bench::Agent(arguments) => agent::run(arguments),
-        Bench::Compare(arguments) => compare(arguments),
+        Bench::Pair(arguments) => compare::pair(arguments),
+        Bench::Compare(arguments) => compare::run(arguments),
         Bench::Report(arguments) => render(arguments),
     }
 }
@@ -92,19 +98,6 @@ fn print_results(report: &outcome::Report, figures: &[Figure]) {
     let layout = Layout { width: columns(std::io::stdout()), figures };
     println!("{}", report::terminal::results(&summaries, layout));
     print!("{}", report::terminal::warnings(&summaries));
-}
-
-/// Compares two reports.
-fn compare(arguments: &Compare) -> Result<(), Failure> {
-    let before = read(&arguments.before)?;
-    let after = read(&arguments.after)?;
-    let comparison = report::compare::compare(&before, &after);
-    let shown = if arguments.all { report::compare::Shown::Everything } else { report::compare::Shown::Changes };
-    match arguments.markdown {
-        true => print!("{}", comparison.markdown(shown)),
-        false => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
-    }
-    if comparison.has_regression() { Err(Failure::silent(Status::Regression)) } else { Ok(()) }
 }
 
 /// Renders every report of a directory.
@@ -170,9 +163,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     Ok(runtime.block_on(future))
 }
 
-fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u32) -> Result<Done, Failure> {
+fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: Repetitions) -> Result<Done, Failure> {
     let began_unix_s = now_unix_s();
-    let mut shown = progress(experiments, repetitions);
+    let mut shown = progress(experiments, repetitions.wanted);
     let runs = block_on(conductor.perform(experiments, repetitions, &mut shown))?;
     Ok(Done { began_unix_s, runs, gateway_environment: conductor.gateway_environment() })
 }

@@ -16,6 +16,7 @@ use crate::measure::process::ProcessProbe;
 use crate::outcome::{Outcome, Run};
 use crate::paper::frames::{Frames, Inside};
 use crate::pattern::{self, Bench, PatternError, Recording};
+use crate::repetition::{self, Repetitions};
 use crate::target::{self, Access, Apart, Gateway, Home, TargetError};
 
 /// The time added to the longest expected duration of an experiment, after which it counts as hanging.
@@ -278,31 +279,18 @@ impl Conductor {
         Ok(())
     }
 
-    /// Does all experiments, each as often as is asked for, interleaved: first all of them once, then all again. So
-    /// whatever changes on the machine meanwhile is spread over all. One that fails is not tried again.
+    /// Does all experiments, each as often as is asked for, as [`repetition::interleave`] orders them.
     pub async fn perform(
         &mut self,
         experiments: &[Experiment],
-        repetitions: u32,
+        repetitions: Repetitions,
         progress: &mut dyn FnMut(&Experiment, u32),
     ) -> Vec<Run> {
         let target = self.target();
-        let fresh = |experiment: &Experiment| Run {
-            experiment: experiment.clone(),
-            target: target.clone(),
-            outcomes: Vec::new(),
-            problem: None,
-        };
-        let mut runs: Vec<Run> = experiments.iter().map(fresh).collect();
-        for repetition in 0..repetitions {
-            for run in runs.iter_mut().filter(|run| run.problem.is_none()) {
-                progress(&run.experiment, repetition);
-                match self.repeat(&run.experiment).await {
-                    Ok(outcome) => run.outcomes.push(outcome),
-                    Err(error) => run.problem = Some(error.to_string()),
-                }
-            }
-        }
-        runs
+        repetition::interleave(experiments, &target, repetitions, async |experiment, number| {
+            progress(experiment, number);
+            self.repeat(experiment).await.map_err(|error| error.to_string())
+        })
+        .await
     }
 }
