@@ -62,9 +62,9 @@ pub fn median(values: &[f64]) -> Option<f64> {
 ///
 /// This c holds for every distribution whose density falls, or stays, on both sides of its median, and is exact for the
 /// uniform one. All n values lie on one side of the median with probability 2^(1−n). Let G be the distribution of their
-/// distance from it, which is concave then. The interval misses if all lie between y, the least distance, and
-/// y · (1 + c) / c: at most G(y) / c of G is in there, and at most 1 − G(y). The integral of n · min(u / c, 1 − u)^(n−1)
-/// over u = G(y) is (1 + c)^(1−n).
+/// distance from it, which is concave then. The interval misses if all lie between y, the least distance, and y · (1 +
+/// c) / c: at most G(y) / c of G is in there, and at most 1 − G(y). The integral of n · min(u / c, 1 − u)^(n−1) over u
+/// = G(y) is (1 + c)^(1−n).
 #[must_use]
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
     let mut sorted = values.to_vec();

@@ -34,8 +34,9 @@ impl Rounds {
     }
 }
 
-/// Measures two programs in rounds. A round in which a repetition failed is dropped, and it and each in which the generator
-/// was the limit are replaced, as [`super::interleave`] does. `execute` is given the side and the number of the round.
+/// Measures two programs in rounds. A round in which a repetition failed is dropped, and it and each in which the
+/// generator was the limit are replaced, as [`super::interleave`] does. `execute` is given the side and the number of
+/// the round.
 pub async fn alternate(
     experiment: &Experiment,
     targets: [String; 2],

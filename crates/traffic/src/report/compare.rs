@@ -43,8 +43,8 @@ const COMPARED: [Figure; 12] = [
 pub const RELEVANT: f64 = 0.05;
 
 /// How much a figure of the same program differs between two runs of the generator, beyond the scatter of repetitions:
-/// the standard deviation of its logarithm. Of 92 figures of runs minutes apart 19 differed by more than 5 %, which is
-/// what 2.8 % in each run do.
+/// the standard deviation of its logarithm. Of 92 comparisons of the same program minutes apart 19 were called
+/// different at a threshold of 5 %, which is what 2.8 % in each run do.
 pub const SESSION: f64 = 0.03;
 
 /// With reports of two sessions, a loss that could hide in the interval of a figure that has no verdict.
@@ -61,11 +61,11 @@ pub struct Change {
     pub before: f64,
     /// The same in the second.
     pub after: f64,
-    /// The second over the first with its 95 % interval, of geometric means; of failures, of their shares. None where the
-    /// first is zero.
+    /// The second over the first with its 95 % interval, of geometric means; of failures, of their shares. None where
+    /// the first is zero.
     pub ratio: Option<Interval>,
-    /// The share of chance among the findings at least as significant as this: p, adjusted for the number of figures. None
-    /// where nothing was tested, as with failures that were not there before.
+    /// The share of chance among the findings at least as significant as this: p, adjusted for the number of figures.
+    /// None where nothing was tested, as with failures that were not there before.
     pub chance: Option<f64>,
     /// The difference of a side from itself that noise makes plausible, as a share; only of paired runs.
     pub floor: Option<f64>,

@@ -8,8 +8,8 @@ use crate::outcome::Run;
 
 /// Processor seconds of others, for each second of a repetition, from which on they are named: a twentieth of a core.
 const OTHERS_NOTICEABLE: f64 = 0.05;
-/// Shorter repetitions say nothing of others: the kernel counts in hundredths of a second, and what was waited for at the
-/// end is counted, too.
+/// Shorter repetitions say nothing of others: the kernel counts in hundredths of a second, and what was waited for at
+/// the end is counted, too.
 const OTHERS_SECONDS_MIN: f64 = 0.25;
 
 /// A warning about a run or a report.

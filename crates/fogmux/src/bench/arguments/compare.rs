@@ -91,7 +91,7 @@ pub(crate) struct Pair {
     #[arg(long, value_name = "PERCENT", value_parser = positive_percent)]
     pub(crate) until: Option<f64>,
     /// Most rounds with --until
-    #[arg(long, value_name = "N", default_value_t = 60, requires = "until", value_parser = clap::value_parser!(u32).range(ROUNDS))]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(ROUNDS))]
     pub(crate) rounds_max: u32,
     /// Show differences within the noise, too
     #[arg(long)]

@@ -2,8 +2,8 @@
 
 use super::count;
 
-/// Returns for each p the smallest share of false discoveries at which it would be one: of the findings at most this far,
-/// so many are chance on average. If nothing differs at all, this is the probability of any finding.
+/// Returns for each p the smallest share of false discoveries at which it would be one: of the findings at most this
+/// far, so many are chance on average. If nothing differs at all, this is the probability of any finding.
 ///
 /// It holds for independent figures, and for those that rise and fall together (Benjamini and Yekutieli 2001).
 #[must_use]

@@ -33,8 +33,8 @@ pub(crate) fn student_distance(probability: f64, freedom: f64) -> f64 {
     high
 }
 
-/// Degrees of freedom from which on Student's t is the normal distribution, to a hundredth of a probability of 10⁻⁴; the
-/// fraction of the incomplete beta function needs more terms for more of them.
+/// Degrees of freedom from which on Student's t is the normal distribution, to a hundredth of a probability of 10⁻⁴;
+/// the fraction of the incomplete beta function needs more terms for more of them.
 const NORMAL: f64 = 10_000.0;
 
 /// As [`student_two_sided`], of the normal distribution.
@@ -91,8 +91,8 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     value
 }
 
-/// The logarithm of the gamma function of a positive number: Stirling's series (DLMF 5.11.1) from 10 on, below that by the
-/// recurrence.
+/// The logarithm of the gamma function of a positive number: Stirling's series (DLMF 5.11.1) from 10 on, below that by
+/// the recurrence.
 fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut product) = (x, 1.0);
     while x < 10.0 {

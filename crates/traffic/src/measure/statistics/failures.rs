@@ -40,7 +40,8 @@ impl FailureDifference {
         let error = (all * (1.0 - all) * (first.each() + second.each())).sqrt();
         let z = if error > 0.0 { (second.share() - first.share()) / error } else { 0.0 };
         let freedom = count((before.len() + after.len()).saturating_sub(2).max(1));
-        // Failures come in bursts: repetitions scatter more than single attempts would (McCullagh and Nelder 1989, §4.5).
+        // Failures come in bursts: repetitions scatter more than single attempts would (McCullagh and Nelder 1989,
+        // §4.5).
         let dispersion = (scatter(before, first.share()) + scatter(after, second.share())) / freedom;
         Self {
             before: first.failed,

@@ -2,8 +2,8 @@
 //!
 //! From each value the median of its round is taken, which removes every change of the machine that lasts longer than a
 //! round. What remains is ranked over all rounds, and the ranks of the second side are compared with what they would be
-//! if the sides had been exchanged within rounds. A repetition that was disturbed is one extreme rank, however far away it
-//! is, and nothing is assumed of the distribution.
+//! if the sides had been exchanged within rounds. A repetition that was disturbed is one extreme rank, however far away
+//! it is, and nothing is assumed of the distribution.
 
 use super::distribution::{normal_distance, normal_two_sided};
 use super::{Interval, count, median};

@@ -1,7 +1,7 @@
 //! What should not happen: lost and repeated messages, errors, repetitions that failed.
 //!
-//! These are counted over all repetitions, those included that the figures leave out: two that lose everything do not move
-//! the median of five.
+//! These are counted over all repetitions, those included that the figures leave out: two that lose everything do not
+//! move the median of five.
 
 use super::verdict::{Finding, Test, Verdict};
 use super::{Figure, Problem};

@@ -1,8 +1,8 @@
 //! Two programs that were measured in turn: each round has two repetitions of both, in the order A B B A or B A A B.
 //!
-//! A change of the machine that lasts longer than a round shifts both and cancels, whether it is a step between rounds or
-//! a drift through them. The same four repetitions, exchanged, give the difference of the sides from themselves: the noise
-//! floor. What is not beyond it is no difference.
+//! A change of the machine that lasts longer than a round shifts both and cancels, whether it is a step between rounds
+//! or a drift through them. The same four repetitions, exchanged, give the difference of the sides from themselves: the
+//! noise floor. What is not beyond it is no difference.
 
 use super::verdict::{Finding, Rule, Test};
 use super::{COMPARED, Comparison, Figure, circumstances_of, failures};

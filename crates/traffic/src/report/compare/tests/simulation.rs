@@ -1,8 +1,9 @@
-//! False alarms among reports of the same thing, and what is found of a slowdown, with synthetic noise under fixed seeds.
+//! False alarms among reports of the same thing, and what is found of a slowdown, with synthetic noise under fixed
+//! seeds.
 //!
-//! A repetition has six figures: rate, processor time, cycles, instructions, memory and bytes of a message. Those of time
-//! share most of their noise, as they do on a machine. Cycles have the noise of a 99th percentile, and instructions that of
-//! a median: histograms would take most of the time here.
+//! A repetition has six figures: rate, processor time, cycles, instructions, memory and bytes of a message. Those of
+//! time share most of their noise, as they do on a machine. Cycles have the noise of a 99th percentile, and
+//! instructions that of a median: histograms would take most of the time here.
 
 use super::*;
 use crate::measure::statistics::simulation::Random;
@@ -81,6 +82,7 @@ impl Figures {
     }
 
     /// Writes them into an outcome: making new ones, with their histograms, would take most of the time.
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^53")]
     fn write(self, outcome: &mut Outcome) {
         let delivered = (self.rate * 1e5).round();
         outcome.gateway = Some(ProcessUse {
@@ -223,8 +225,8 @@ fn paired_runs_of_the_same_thing_differ_in_at_most_five_of_a_hundred() {
     }
 }
 
-/// In the rate, which scatters more than processor time. Where a tenth of the repetitions stall, a third of the rounds are
-/// disturbed: that takes more of them.
+/// In the rate, which scatters more than processor time. Where a tenth of the repetitions stall, a third of the rounds
+/// are disturbed: that takes more of them.
 #[test]
 fn paired_runs_find_a_slowdown_by_a_tenth_in_at_least_ninety_of_a_hundred() {
     let mut sides = blank_rounds();
