@@ -1,7 +1,7 @@
 //! Two reports of the same experiments: what became better or worse, and what is noise.
 //!
 //! A difference counts when it is *significant* – among all figures of all experiments together at most one finding in
-//! twenty is chance – and when it *matters*: it is beyond a threshold. One without the other is noise, or too little to
+//! fifty is chance – and when it *matters*: it is beyond a threshold. One without the other is noise, or too little to
 //! care about. Failures are compared by their sum over all repetitions, and a new kind of failure is a regression.
 
 mod failures;

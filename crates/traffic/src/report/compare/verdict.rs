@@ -6,8 +6,9 @@ use super::{Change, Comparison, RELEVANT};
 use crate::measure::statistics::{FailureDifference, Interval, false_discovery_rates};
 use crate::report::figure::{Better, DECISIVE, Figure};
 
-/// The share of findings that may be chance. If nothing differs, the probability of any finding.
-const CHANCE: f64 = 0.05;
+/// The share of findings that may be chance. If nothing differs, the probability of any finding: small enough that also
+/// a hundred comparisons have hardly more than five.
+const CHANCE: f64 = 0.02;
 /// Failures that became so much more frequent are worse even if they come in bursts.
 const DOUBLED: f64 = 2.0;
 /// The level for that, if each had failed by itself.
