@@ -85,7 +85,7 @@ pub(crate) struct Pair {
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// Rounds, each with two repetitions of both
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(ROUNDS))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(ROUNDS))]
     pub(crate) rounds: u32,
     /// More rounds until the ratios of rate, median latency and processor time are known to ±PERCENT, such as 2%
     #[arg(long, value_name = "PERCENT", value_parser = positive_percent)]

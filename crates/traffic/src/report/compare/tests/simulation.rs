@@ -241,4 +241,4 @@ fn paired_runs_find_a_slowdown_by_a_tenth_in_at_least_ninety_of_a_hundred() {
 }
 
 /// The default of `fogmux bench pair`.
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 20;
