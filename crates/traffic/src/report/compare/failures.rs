@@ -13,8 +13,11 @@ use crate::report::summary::Summary;
 /// Below it, repetitions that failed are more than before.
 const SIGNIFICANT: f64 = 0.05;
 
+/// A figure and how often it happened in a repetition.
+type Count = (Figure, fn(&Outcome) -> u64);
+
 /// The counts that are compared.
-const COUNTS: [(Figure, fn(&Outcome) -> u64); 3] = [
+const COUNTS: [Count; 3] = [
     (Figure::Lost, lost),
     (Figure::Duplicates, |outcome| outcome.duplicates),
     (Figure::Errors, |outcome| outcome.errors + outcome.disconnects),
@@ -25,7 +28,7 @@ pub(super) fn findings(old: &Summary<'_>, new: &Summary<'_>) -> Vec<Finding> {
     if old.run.outcomes.is_empty() || new.run.outcomes.is_empty() {
         return Vec::new();
     }
-    let finding = |(figure, failed): (Figure, fn(&Outcome) -> u64)| {
+    let finding = |(figure, failed): Count| {
         let of = |run: &Run| run.outcomes.iter().map(|outcome| counted(outcome, failed)).collect::<Vec<_>>();
         let difference = FailureDifference::between(&of(old.run), &of(new.run));
         let (before, after) = (difference.before as f64, difference.after as f64);
