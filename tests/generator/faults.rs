@@ -45,7 +45,7 @@ fn killed() -> Result<String> {
         sleep(Duration::from_millis(2_280));
         signal(gateway, "KILL")?;
         let output = generator.wait_with_output()?;
-        let problem = problem(&output).with_context(|| shape.join(" "))?;
+        let problem = failure(&output).with_context(|| shape.join(" "))?;
         ensure!(output.status.code() == Some(69), "{}: {problem}", output.status);
         ensure!(problem.contains("the gateway ended (signal: 9"), "{problem}");
         let (before, _) = problem.split_once(" s after the measurement began").context(problem.clone())?;
@@ -56,14 +56,17 @@ fn killed() -> Result<String> {
     Ok(format!("({})", said.join(", ")))
 }
 
-/// The problem of the only run of a report, which has no outcome.
-fn problem(output: &Output) -> Result<String> {
+/// Why the first repetition of a report's only run failed. Its only outcome is the one of the repetition that replaced
+/// it.
+fn failure(output: &Output) -> Result<String> {
     let said = || String::from_utf8_lossy(&output.stderr).into_owned();
     let report: Value = serde_json::from_slice(&output.stdout).with_context(said)?;
     let run = report.pointer("/runs/0").context("no run")?;
     let outcomes = run.get("outcomes").and_then(Value::as_array).context("no outcomes")?;
-    ensure!(outcomes.is_empty(), "it counts as measured: {run}");
-    Ok(run.get("problem").and_then(Value::as_str).with_context(|| format!("no problem in {run}"))?.to_owned())
+    ensure!(outcomes.len() == 1, "it counts as measured, or was not replaced: {run}");
+    let failed = run.get("failed").and_then(Value::as_array).context("no failures")?;
+    ensure!(failed.len() == 1, "{failed:?}");
+    Ok(failed.first().and_then(Value::as_str).context("no reason")?.to_owned())
 }
 
 /// A generator of many short repetitions, with temporary files of its own, that has done some.

@@ -2,6 +2,7 @@
 
 mod agent;
 pub(crate) mod arguments;
+mod compare;
 mod matrix;
 mod paper;
 mod peer;
@@ -19,6 +20,7 @@ use fogmux_traffic::measure::build::note_features;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
 use fogmux_traffic::paper::PaperResult;
+use fogmux_traffic::repetition::Repetitions;
 use fogmux_traffic::report;
 use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::progress::{Display, Progress};
@@ -26,7 +28,7 @@ use fogmux_traffic::report::terminal::Layout;
 use fogmux_traffic::target::Home;
 use tokio::runtime::{Builder, LocalOptions};
 
-use self::arguments::{Bench, Columns, Compare, Host, Output, Report};
+use self::arguments::{Bench, Columns, Host, Output, Report};
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
 
@@ -50,12 +52,14 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];
             prepare(&experiments, &arguments.output)?;
-            let done = perform(|| captured(arguments), &experiments, arguments.repeat)?;
+            let repetitions = arguments.until.repetitions(arguments.repeat);
+            let done = perform(|| captured(arguments), &experiments, repetitions)?;
             finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Matrix(arguments) => {
-            let (experiments, repetitions) = matrix::experiments(arguments);
+            let (experiments, repeat) = matrix::experiments(arguments);
             prepare(&experiments, &arguments.output)?;
+            let repetitions = arguments.until.repetitions(repeat);
             let done = perform(|| conductor(&arguments.host, &arguments.output), &experiments, repetitions)?;
             finish(done, &arguments.output, &arguments.columns)
         }
@@ -65,11 +69,13 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             let experiments = [experiment];
             prepare(&experiments, &arguments.output)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
-            let done = perform(|| Ok(conductor), &experiments, arguments.repeat)?;
+            let repetitions = arguments.until.repetitions(arguments.repeat);
+            let done = perform(|| Ok(conductor), &experiments, repetitions)?;
             finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Agent(arguments) => agent::run(arguments),
-        Bench::Compare(arguments) => compare(arguments),
+        Bench::Pair(arguments) => compare::pair(arguments),
+        Bench::Compare(arguments) => compare::run(arguments),
         Bench::Report(arguments) => render(arguments),
     }
 }
@@ -125,19 +131,6 @@ fn print_results(report: &outcome::Report, figures: &[Figure]) {
     let layout = Layout { width: columns(std::io::stdout()), figures };
     println!("{}", report::terminal::results(&summaries, layout));
     print!("{}", report::terminal::warnings(&summaries));
-}
-
-/// Compares two reports.
-fn compare(arguments: &Compare) -> Result<(), Failure> {
-    let before = read(&arguments.before)?;
-    let after = read(&arguments.after)?;
-    let comparison = report::compare::compare(&before, &after);
-    let shown = if arguments.all { report::compare::Shown::Everything } else { report::compare::Shown::Changes };
-    match arguments.markdown {
-        true => print!("{}", comparison.markdown(shown)),
-        false => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
-    }
-    if comparison.has_regression() { Err(Failure::silent(Status::Regression)) } else { Ok(()) }
 }
 
 /// Renders every report of a directory. A file that is none is named, and the others are rendered all the same.
@@ -216,13 +209,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
 fn perform(
     conductor: impl FnOnce() -> Result<Conductor, Failure>,
     experiments: &[Experiment],
-    repetitions: u32,
+    repetitions: Repetitions,
 ) -> Result<Done, Failure> {
     let began_unix_s = now_unix_s();
     block_on(async {
         let stop = signals::stop()?;
         let mut conductor = conductor()?.until(stop.clone());
-        let mut shown = progress(experiments, repetitions);
+        let mut shown = progress(experiments, repetitions.wanted);
         let runs = conductor.perform(experiments, repetitions, &mut shown).await;
         let stopped = *stop.borrow();
         let gateway_environment = conductor.gateway_environment();
@@ -285,7 +278,7 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
     if let Some(signal) = stopped {
         return Err(signals::failure(signal));
     }
-    let failed = report.runs.iter().filter(|run| run.problem.is_some()).count();
+    let failed = report.runs.iter().filter(|run| run.problem.is_some() || !run.failed.is_empty()).count();
     match (report.runs.iter().all(|run| run.outcomes.is_empty()), failed) {
         (true, _) => Err(Failure::new(Status::Unavailable, "nothing was measured")),
         (false, 0) => Ok(()),

@@ -21,6 +21,7 @@ use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, Run};
 use crate::paper::frames::{Frames, Inside};
 use crate::pattern::{self, Bench, PatternError, Recording, Since, moment};
+use crate::repetition::{self, Repetitions, Void};
 use crate::target::{self, Access, Apart, Gateway, Home, TargetError};
 
 /// The time added to the longest expected duration of an experiment, after which it counts as hanging.
@@ -160,6 +161,13 @@ pub enum ConductorError {
 impl From<DriverError> for ConductorError {
     fn from(error: DriverError) -> Self {
         Self::Pattern(error.into())
+    }
+}
+
+impl From<ConductorError> for Void {
+    fn from(error: ConductorError) -> Self {
+        let why = error.to_string();
+        if matches!(error, ConductorError::Stopped(_)) { Self::Stopped(why) } else { Self::Failed(why) }
     }
 }
 
@@ -355,35 +363,21 @@ impl Conductor {
         Ok(())
     }
 
-    /// Does all experiments, each as often as is asked for, interleaved: first all of them once, then all again. So
-    /// whatever changes on the machine meanwhile is spread over all. One that fails is not tried again.
+    /// Does all experiments, each as often as is asked for, as [`repetition::interleave`] orders them.
     pub async fn perform(
         &mut self,
         experiments: &[Experiment],
-        repetitions: u32,
+        repetitions: Repetitions,
         progress: &mut dyn FnMut(&Experiment, u32),
     ) -> Vec<Run> {
         let target = self.target();
-        let fresh = |experiment: &Experiment| Run {
-            experiment: experiment.clone(),
-            target: target.clone(),
-            outcomes: Vec::new(),
-            problem: None,
-        };
-        let mut runs: Vec<Run> = experiments.iter().map(fresh).collect();
-        for repetition in 0..repetitions {
-            for run in runs.iter_mut().filter(|run| run.problem.is_none()) {
-                if self.stop.borrow().is_none() {
-                    progress(&run.experiment, repetition);
-                }
-                match self.repeat(&run.experiment).await {
-                    Ok(outcome) => run.outcomes.push(outcome),
-                    Err(error) => {
-                        run.problem = Some(format!("repetition {} of {repetitions}: {error}", repetition + 1));
-                    }
-                }
+        let stop = self.stop.clone();
+        repetition::interleave(experiments, &target, repetitions, async |experiment, number| {
+            if stop.borrow().is_none() {
+                progress(experiment, number);
             }
-        }
-        runs
+            Ok(self.repeat(experiment).await?)
+        })
+        .await
     }
 }

@@ -45,6 +45,20 @@ pub struct Run {
     /// The reason why there are fewer outcomes than requested, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The reasons why repetitions failed, whether or not others replaced them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
+    /// Half of the interval's width that repetitions were to reach, as a share of the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<f64>,
+}
+
+impl Run {
+    /// Of this experiment, before its first repetition.
+    #[must_use]
+    pub fn of(experiment: Experiment, target: String) -> Self {
+        Self { experiment, target, outcomes: Vec::new(), problem: None, failed: Vec::new(), until: None }
+    }
 }
 
 /// One repetition.

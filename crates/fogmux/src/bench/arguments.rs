@@ -1,5 +1,7 @@
 //! The flags of `fogmux bench`.
 
+mod compare;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -8,6 +10,8 @@ use clap::{Args, Subcommand};
 use fogmux_traffic::experiment::{CoapAnswer, Credential, ExperimentError, Operation, Qos, Visit};
 use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::{Door, Experiment, Security};
+
+pub(crate) use self::compare::{Compare, Pair, Until};
 
 /// The traffic generator.
 #[derive(Debug, Subcommand)]
@@ -23,7 +27,9 @@ pub(crate) enum Bench {
     Peer(Box<Peer>),
     /// Start gateways on this host for `bench run`, `matrix` or `paper run` with --agent on another
     Agent(Agent),
-    /// Compare two JSON files of `bench`; exit code 1 on a regression
+    /// Measure two binaries or brokers in turn and compare them; exit code 1 on a regression
+    Pair(Box<Pair>),
+    /// Compare two JSON files of `bench`, or the one of `bench pair`; exit code 1 on a regression
     Compare(Compare),
     /// Render the JSON files of a directory
     Report(Report),
@@ -202,6 +208,8 @@ pub(crate) struct Run {
     #[arg(long, default_value_t = 5, value_parser = repetitions())]
     pub(crate) repeat: u32,
     #[command(flatten)]
+    pub(crate) until: Until,
+    #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
@@ -231,6 +239,8 @@ pub(crate) struct Matrix {
     /// Repetitions [default: 5; quick: 3]
     #[arg(long, value_parser = repetitions())]
     pub(crate) repeat: Option<u32>,
+    #[command(flatten)]
+    pub(crate) until: Until,
     /// Link between gateway and generator
     #[arg(long, default_value = "loopback")]
     pub(crate) link: String,
@@ -314,24 +324,11 @@ pub(crate) struct Peer {
     #[arg(long, default_value_t = 5, value_parser = repetitions())]
     pub(crate) repeat: u32,
     #[command(flatten)]
+    pub(crate) until: Until,
+    #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
-}
-
-/// Compares two reports.
-#[derive(Debug, Args)]
-pub(crate) struct Compare {
-    /// JSON file of the earlier run
-    pub(crate) before: PathBuf,
-    /// JSON file of the later run
-    pub(crate) after: PathBuf,
-    /// Show differences within the noise, too
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Print as Markdown
-    #[arg(long)]
-    pub(crate) markdown: bool,
 }
 
 /// Renders the reports of a directory.

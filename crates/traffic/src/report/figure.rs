@@ -34,6 +34,9 @@ pub struct Meaning {
     pub better: Better,
 }
 
+/// The figures without which an experiment shows nothing.
+pub(crate) const DECISIVE: [Figure; 3] = [Figure::Rate, Figure::LatencyP50, Figure::GatewayCpu];
+
 /// One of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -288,7 +291,7 @@ fn frames(bytes: &Bytes) -> Option<u64> {
 
 /// The number of expected messages that neither arrived nor were conflated; without subscribers, of requests that were
 /// never answered.
-fn lost(outcome: &Outcome) -> u64 {
+pub(crate) fn lost(outcome: &Outcome) -> u64 {
     if outcome.expected > 0 {
         outcome.expected.saturating_sub(outcome.delivered).saturating_sub(outcome.conflated)
     } else {

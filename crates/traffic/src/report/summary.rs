@@ -70,7 +70,7 @@ mod tests {
     use crate::experiment::Experiment;
 
     fn run(outcomes: Vec<Outcome>) -> Run {
-        Run { experiment: Experiment::default(), target: "fogmux".to_owned(), outcomes, problem: None }
+        Run { outcomes, ..Run::of(Experiment::default(), "fogmux".to_owned()) }
     }
 
     fn at(delivered: u64, limit: Option<&str>) -> Outcome {

@@ -39,8 +39,7 @@ fn experiment() -> Experiment {
 
 /// What the report says of it.
 fn warned(experiment: &Experiment, outcome: Outcome) -> (String, String) {
-    let run =
-        Run { experiment: experiment.clone(), target: "stub".to_owned(), outcomes: vec![outcome; 5], problem: None };
+    let run = Run { outcomes: vec![outcome; 5], ..Run::of(experiment.clone(), "stub".to_owned()) };
     let runs = [run];
     let summaries = report::summaries(&runs);
     let warnings = warning::warnings(&summaries).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
