@@ -1,4 +1,4 @@
-//! What a report says of the build: the versions of the libraries that shape traffic, the commit, the profile.
+//! The build as a report names it: the versions of the libraries that shape traffic, the commit, the profile.
 
 use std::path::Path;
 use std::process::Command;

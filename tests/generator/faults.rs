@@ -132,7 +132,7 @@ fn serves(place: &Path) -> Result<bool> {
     }))
 }
 
-/// What is in the temporary directory.
+/// The entries of the temporary directory.
 fn left(place: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(place.join("tmp"))?;
     entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()

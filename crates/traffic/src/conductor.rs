@@ -68,7 +68,7 @@ fn ended(serving: &mut Serving, pid: u32, since: &Since) -> ConductorError {
     ConductorError::Ended { how: serving.ended(pid), after: since.get().map(|since| since.elapsed()) }
 }
 
-/// What was done, unless a process has ended meanwhile: whatever else is wrong then is wrong because of that.
+/// The outcome, unless a process has ended meanwhile: whatever else is wrong then is wrong because of that.
 async fn witnessed(
     done: Result<Outcome, ConductorError>,
     serving: &mut Serving,

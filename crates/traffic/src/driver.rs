@@ -94,7 +94,7 @@ pub trait Client {
         self.poll_turn(cx, sink)
     }
 
-    /// Whether the connection is there. A client that goes on by a new one, when it has something to send, may have none.
+    /// Whether the connection is there. A client that makes a new one when it has something to send may have none.
     fn is_open(&self) -> bool {
         true
     }

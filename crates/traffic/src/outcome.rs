@@ -84,7 +84,8 @@ pub struct Outcome {
     /// The number of these that were not sent in the drain either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsent: Option<u64>,
-    /// From when they were due to the end of the drain, once for each delivery (else answer) that they would have caused.
+    /// From when they were due to the end of the drain, once for each delivery (else answer) that they would have
+    /// caused.
     #[serde(skip_serializing_if = "Latency::is_empty")]
     pub unsent_latency: Latency,
     /// The time of the schedule or, if that is longer, until the last operation was sent, in seconds.

@@ -140,7 +140,7 @@ pub struct Closed {
     pub who: String,
     /// How long after the beginning of the measurement; nothing before it.
     pub after: Option<Duration>,
-    /// What the client noticed.
+    /// The reason, as the client noticed it.
     pub why: String,
 }
 

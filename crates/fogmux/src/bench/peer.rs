@@ -58,7 +58,7 @@ struct Address {
 
 impl Address {
     fn parse(text: &str) -> Result<Self, String> {
-        // What is wrong is said without the text, which may contain a password.
+        // The reason is said without the text, which may contain a password.
         let (scheme, rest) = text.split_once("://").ok_or("the URL has no scheme: write SCHEME://HOST")?;
         let (plain, port) =
             match scheme {

@@ -1,5 +1,5 @@
-//! A gateway that serves one other process, such as the traffic generator, and ends with it: one that is killed cannot end
-//! its children.
+//! A gateway that serves one other process, such as the traffic generator, and ends with it: one that is killed cannot
+//! end its children.
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 

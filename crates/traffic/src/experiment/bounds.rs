@@ -11,7 +11,7 @@ const SECONDS_MAX: f64 = 604_800.0;
 const RATE_MAX: f64 = 10_000_000.0;
 /// One in eleven days, which is longer than [`SECONDS_MAX`].
 const RATE_MIN: f64 = 0.000_001;
-/// What an MQTT packet may have at most (MQTT §2.1.4), the largest of all doors.
+/// The most bytes of an MQTT packet (MQTT §2.1.4), the largest of all doors.
 const PAYLOAD_BYTES_MAX: usize = 268_435_455;
 /// Clients and topics: more than one host has ports for.
 const CLIENTS_MAX: u32 = 1_000_000;

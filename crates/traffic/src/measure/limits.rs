@@ -1,4 +1,4 @@
-//! What a process may use: its processors, descriptors and memory, as the system limits them.
+//! Limits of a process: its processors, descriptors and memory, as the system sets them.
 
 use std::collections::BTreeMap;
 use std::fs;

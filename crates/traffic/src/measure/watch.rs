@@ -1,5 +1,5 @@
-//! The end of processes that are measured, at the moment when it comes: one that died answers nothing, and with datagrams
-//! nobody else would notice.
+//! The end of processes that are measured, at the moment when it comes: one that died answers nothing, and with
+//! datagrams nobody else would notice.
 
 use std::future::poll_fn;
 use std::io;

@@ -188,7 +188,8 @@ fn open(stage: &Stage) {
     stage.wake();
 }
 
-/// Has operations sent that were due and not sent when the time was over, for as long as missing messages are waited for.
+/// Has operations sent that were due and not sent when the time was over, for as long as missing messages are waited
+/// for.
 async fn catch_up(stage: &Stage) {
     let until = Instant::now() + stage.patience();
     while stage.offer.backlog() > 0 && stage.publishers.get() > 0 && !stage.is_void() && Instant::now() < until {

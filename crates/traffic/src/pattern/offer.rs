@@ -1,5 +1,5 @@
-//! What a schedule offers in the time of a measurement, and what was done with it: operations that were due are sent, if
-//! need be after the time, or else counted with the latency that they have reached by then.
+//! The operations that a schedule offers in the time of a measurement: those that were due are sent, if need be after
+//! the time, or else counted with the latency that they have reached by then.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) struct Offer {
     first_due_ns: Cell<u64>,
     /// When the measurement began.
     opened_ns: Cell<u64>,
-    /// What is due from then on is no part of it.
+    /// Operations that are due from then on are no part of it.
     closes_ns: Cell<u64>,
     /// Operations that had begun when the measurement began.
     before: Cell<u64>,

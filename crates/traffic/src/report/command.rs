@@ -2,11 +2,11 @@
 
 /// Flags whose value is a secret.
 pub const SECRET_FLAGS: [&str; 1] = ["--psk"];
-/// What stands in the place of a secret.
+/// The word in the place of a secret.
 const REDACTED: &str = "REDACTED";
 
-/// A command line with its secrets redacted, each word quoted as a POSIX shell needs it. The program is named without its
-/// directory, which may be a user's.
+/// A command line with its secrets redacted, each word quoted as a POSIX shell needs it. The program is named without
+/// its directory, which may be a user's.
 #[must_use]
 pub fn shown(words: impl IntoIterator<Item = String>) -> String {
     let mut words: Vec<String> = words.into_iter().collect();

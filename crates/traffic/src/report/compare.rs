@@ -82,7 +82,7 @@ pub struct Problem {
     pub before: Option<String>,
     /// The first reason in the second.
     pub after: Option<String>,
-    /// What follows.
+    /// The consequence.
     pub verdict: Verdict,
 }
 
@@ -136,7 +136,7 @@ pub fn compare(before: &Report, after: &Report, session: f64) -> Comparison {
     Comparison { changes, problems, only_before, only_after, circumstances }
 }
 
-/// What else differs between two runs of an experiment.
+/// Everything else that differs between two runs of an experiment.
 fn circumstances_of(old: &Run, new: &Run) -> Vec<String> {
     let target = (old.target != new.target).then(|| format!("target: {} → {}", old.target, new.target));
     settings_that_differ(old, new).into_iter().chain(target).collect()

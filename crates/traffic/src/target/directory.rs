@@ -1,5 +1,5 @@
-//! Temporary directories that nobody else reads, and that do not outlive their process: what a killed one left is removed
-//! by the next.
+//! Temporary directories that nobody else reads, and that do not outlive their process: what a killed one left is
+//! removed by the next.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;

@@ -13,7 +13,7 @@ const PUBLISH: u8 = 3;
 const SUBSCRIBE: u8 = 8;
 const PINGREQ: u8 = 12;
 
-/// What is wrong with a broker.
+/// The fault of a broker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What the generator says of brokers whose faults are known.
+//! Brokers with known faults, and what the generator says of them.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -37,7 +37,7 @@ fn experiment() -> Experiment {
     Experiment { qos: Qos::AtLeastOnce, warm_up_seconds: 0.0, ..Experiment::default() }
 }
 
-/// What the report says of it.
+/// The label and the warnings of the report.
 fn warned(experiment: &Experiment, outcome: Outcome) -> (String, String) {
     let run = Run { outcomes: vec![outcome; 5], ..Run::of(experiment.clone(), "stub".to_owned()) };
     let runs = [run];

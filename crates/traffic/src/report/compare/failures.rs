@@ -1,4 +1,4 @@
-//! What should not happen: lost and repeated messages, errors, repetitions that failed.
+//! Failures: lost and repeated messages, errors, repetitions that failed.
 //!
 //! These are counted over all repetitions, those included that the figures leave out: two that lose everything do not
 //! move the median of five.

@@ -210,7 +210,7 @@ fn runs_that_are_no_rounds_are_refused() {
     assert_eq!(paired(&usual, &usual).unwrap().conclusion(), Conclusion::Fine);
 }
 
-/// Whoever changes the machine between the first and the second half of each round changes both sides.
+/// A machine that changes between the first and the second half of each round changes both sides.
 #[test]
 fn a_side_that_differs_from_itself_has_no_verdict() {
     let sides = |second: u64| {
