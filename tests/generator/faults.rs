@@ -69,17 +69,20 @@ fn failure(output: &Output) -> Result<String> {
     Ok(failed.first().and_then(Value::as_str).context("no reason")?.to_owned())
 }
 
-/// A generator of many short repetitions, with temporary files of its own, that has done some.
-fn at_work(place: &Path) -> Result<Child> {
+/// The words for a measurement of more repetitions than are waited for.
+const LONG: [&str; 3] = ["run", "--repeat", "1000"];
+
+/// A generator of many short repetitions, with temporary files of its own, that has begun this one.
+fn at_work(place: &Path, words: &[&str], number: u32) -> Result<Child> {
     let out = place.join("out").display().to_string();
-    let words = ["run", "--qos", "1", "--seconds", "0.3", "--warm-up", "0", "--repeat", "1000", "--out", &out];
+    let short = ["--qos", "1", "--seconds", "0.3", "--warm-up", "0", "--out", &out];
     fs::create_dir_all(place.join("tmp"))?;
-    let mut generator = bench(&words)?.env("TMPDIR", place.join("tmp")).spawn()?;
+    let mut generator = bench(&[words, &short].concat())?.env("TMPDIR", place.join("tmp")).spawn()?;
     let mut lines = BufReader::new(generator.stderr.take().context("no standard error")?);
     let mut line = String::new();
-    while !line.contains("#3") {
+    while !line.contains(&format!("#{number}")) {
         line.clear();
-        ensure!(lines.read_line(&mut line)? > 0, "it ended before its third repetition");
+        ensure!(lines.read_line(&mut line)? > 0, "it ended before repetition {number}");
     }
     std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
     child_of(generator.id())?;
@@ -87,9 +90,14 @@ fn at_work(place: &Path) -> Result<Child> {
 }
 
 fn ended() -> Result<String> {
-    for (name, code) in [("TERM", 143), ("INT", 130)] {
+    let binary = std::env::var("FOGMUX_BIN")?;
+    let pair = ["pair", &binary, &binary, "--rounds", "200"];
+    // A round of a pair has four repetitions.
+    let table: [(&str, i32, &[&str], u32); 3] =
+        [("TERM", 143, &LONG, 3), ("INT", 130, &LONG, 3), ("TERM", 143, &pair, 6)];
+    for (name, code, words, number) in table {
         let place = tempfile::tempdir()?;
-        let mut generator = at_work(place.path())?;
+        let mut generator = at_work(place.path(), words, number)?;
         signal(generator.id(), name)?;
         let status = generator.wait()?;
         ensure!(status.code() == Some(code), "SIG{name}: {status}");
@@ -106,7 +114,7 @@ fn ended() -> Result<String> {
 
 fn orphaned() -> Result<String> {
     let place = tempfile::tempdir()?;
-    let mut generator = at_work(place.path())?;
+    let mut generator = at_work(place.path(), &LONG, 3)?;
     signal(generator.id(), "KILL")?;
     generator.wait()?;
     let until = Instant::now() + PATIENCE;
