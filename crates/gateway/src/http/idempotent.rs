@@ -13,7 +13,7 @@ use fogmux_http::{
     Kind, Problem,
     idempotency::{self, Scope, Ticket, Verdict},
 };
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Response, header::CONTENT_TYPE, request::Parts};
 
 use super::{conn::Conn, identity::Identity, payload::Payload, respond, shared::Kept};
 use crate::shares::Table;
