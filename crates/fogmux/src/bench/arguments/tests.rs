@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 51] = [
+const PUBLIC: [&str; 59] = [
     "agent",
     "agent-key",
     "all",
@@ -16,6 +16,7 @@ const PUBLIC: [&str; 51] = [
     "cert",
     "coap-answer",
     "columns",
+    "common",
     "count",
     "credential",
     "door",
@@ -37,17 +38,23 @@ const PUBLIC: [&str; 51] = [
     "oscore",
     "out",
     "pid",
+    "pid-after",
+    "pid-before",
     "psk-id",
     "pubs",
     "qos",
     "quick",
     "rate",
     "repeat",
+    "repeat-max",
     "retain",
+    "rounds",
+    "rounds-max",
     "seconds",
     "securities",
     "security",
     "seed",
+    "session",
     "size",
     "sizes",
     "subs",
@@ -55,6 +62,7 @@ const PUBLIC: [&str; 51] = [
     "to",
     "topic",
     "topics",
+    "until",
     "version",
     "visit",
     "warm-up",
