@@ -2,10 +2,12 @@
 
 mod agent;
 mod doors;
+mod faults;
 mod links;
 mod peers;
 mod readme;
 mod reports;
+mod secrets;
 mod stall;
 
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -15,8 +17,18 @@ use fogmux_tests::suite;
 use serde_json::Value;
 
 fn main() -> ExitCode {
-    let cases =
-        [doors::CASES, stall::CASES, reports::CASES, readme::CASES, links::CASES, agent::CASES, peers::CASES].concat();
+    let cases = [
+        doors::CASES,
+        stall::CASES,
+        faults::CASES,
+        secrets::CASES,
+        reports::CASES,
+        readme::CASES,
+        links::CASES,
+        agent::CASES,
+        peers::CASES,
+    ]
+    .concat();
     suite::run("generator", &cases)
 }
 

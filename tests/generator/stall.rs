@@ -58,9 +58,14 @@ fn stall() -> Result<String> {
 }
 
 /// Waits until a publisher and a subscriber are connected: then the measurement begins.
-fn wait_for_clients(gateway: u32) -> Result<()> {
-    let until = Instant::now() + Duration::from_secs(30);
-    while established(gateway)? < 2 {
+pub(crate) fn wait_for_clients(gateway: u32) -> Result<()> {
+    wait_for_sockets(gateway, "tcp", 2)
+}
+
+/// Waits until a process has so many connected sockets of TCP or UDP.
+pub(crate) fn wait_for_sockets(process: u32, protocol: &str, least: usize) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while established(process, protocol)? < least {
         ensure!(Instant::now() < until, "no clients are connected");
         sleep(Duration::from_millis(5));
     }
@@ -90,8 +95,8 @@ fn wakes(process: u32) -> Result<u64> {
     Ok(all)
 }
 
-/// The TCP connections of a process: its sockets by their inodes, and those that the kernel lists as established.
-fn established(process: u32) -> Result<usize> {
+/// The connections of a process: its sockets by their inodes, and those that the kernel lists as established.
+fn established(process: u32, protocol: &str) -> Result<usize> {
     let files = fs::read_dir(format!("/proc/{process}/fd"))?.flatten();
     let inodes: HashSet<String> = files
         .filter_map(|file| {
@@ -99,7 +104,7 @@ fn established(process: u32) -> Result<usize> {
             Some(target.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned())
         })
         .collect();
-    let listed = fs::read_to_string(format!("/proc/{process}/net/tcp"))?;
+    let listed = fs::read_to_string(format!("/proc/{process}/net/{protocol}"))?;
     let is_established = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         words.get(3) == Some(&"01") && words.get(9).is_some_and(|inode| inodes.contains(*inode))
@@ -116,7 +121,7 @@ fn above(outcome: &Value, least: Duration) -> Result<f64> {
 }
 
 /// The gateway that the generator has started: its child that serves.
-fn child_of(parent: u32) -> Result<u32> {
+pub(crate) fn child_of(parent: u32) -> Result<u32> {
     let until = Instant::now() + Duration::from_secs(30);
     let children = format!("/proc/{parent}/task/{parent}/children");
     while Instant::now() < until {
@@ -132,7 +137,7 @@ fn child_of(parent: u32) -> Result<u32> {
     anyhow::bail!("the generator has started no gateway")
 }
 
-fn signal(process: u32, name: &str) -> Result<()> {
+pub(crate) fn signal(process: u32, name: &str) -> Result<()> {
     let status = Command::new("kill").args([format!("-{name}"), process.to_string()]).status()?;
     ensure!(status.success(), "kill -{name} {process}: {status}");
     Ok(())

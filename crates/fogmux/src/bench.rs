@@ -2,21 +2,26 @@
 
 mod agent;
 pub(crate) mod arguments;
+mod compare;
 mod matrix;
 mod paper;
 mod peer;
+mod signals;
 
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use fogmux_net::KeyLogFile;
 use fogmux_traffic::Experiment;
 use fogmux_traffic::agent::Remote;
 use fogmux_traffic::conductor::{Conductor, Target};
+use fogmux_traffic::measure::build::note_features;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
 use fogmux_traffic::paper::PaperResult;
+use fogmux_traffic::repetition::Repetitions;
 use fogmux_traffic::report;
 use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::progress::{Display, Progress};
@@ -24,36 +29,68 @@ use fogmux_traffic::report::terminal::Layout;
 use fogmux_traffic::target::Home;
 use tokio::runtime::{Builder, LocalOptions};
 
-use self::arguments::{Bench, Columns, Compare, Host, Output, Report};
+use self::arguments::{Bench, Columns, Host, Output, Report};
 use crate::exit::{Failure, Status};
 use crate::terminal::{columns, is_dumb};
+
+/// The features of this program, by their names in `Cargo.toml`, and whether it was built with them.
+const FEATURES: [(&str, bool); 6] = [
+    ("bench", cfg!(feature = "bench")),
+    ("coap", cfg!(feature = "coap")),
+    ("http", cfg!(feature = "http")),
+    ("mqtt", cfg!(feature = "mqtt")),
+    ("xmpp", cfg!(feature = "xmpp")),
+    ("tls-openssl", cfg!(feature = "tls-openssl")),
+];
 
 /// Version of the JSON format.
 const VERSION: u32 = 1;
 
 /// Runs the command.
 pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
+    note_features(FEATURES.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name));
     match command {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];
-            let conductor = captured(arguments)?;
-            finish(perform(conductor, &experiments, arguments.repeat)?, &arguments.output, &arguments.columns)
+            prepare(&experiments, &arguments.output)?;
+            let repetitions = arguments.until.repetitions(arguments.repeat);
+            let done = perform(|| captured(arguments), &experiments, repetitions)?;
+            finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Matrix(arguments) => {
-            let (experiments, repetitions) = matrix::experiments(arguments);
-            let conductor = conductor(&arguments.host, &arguments.output)?;
-            finish(perform(conductor, &experiments, repetitions)?, &arguments.output, &arguments.columns)
+            let (experiments, repeat) = matrix::experiments(arguments);
+            prepare(&experiments, &arguments.output)?;
+            let repetitions = arguments.until.repetitions(repeat);
+            let done = perform(|| conductor(&arguments.host, &arguments.output), &experiments, repetitions)?;
+            finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
+            let experiments = [experiment];
+            prepare(&experiments, &arguments.output)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
-            finish(perform(conductor, &[experiment], arguments.repeat)?, &arguments.output, &arguments.columns)
+            let repetitions = arguments.until.repetitions(arguments.repeat);
+            let done = perform(|| Ok(conductor), &experiments, repetitions)?;
+            finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Agent(arguments) => agent::run(arguments),
-        Bench::Compare(arguments) => compare(arguments),
+        Bench::Pair(arguments) => compare::pair(arguments),
+        Bench::Compare(arguments) => compare::run(arguments),
         Bench::Report(arguments) => render(arguments),
     }
+}
+
+/// Refuses experiments that cannot be done, and files that cannot be written, before anything is started.
+fn prepare(experiments: &[Experiment], output: &Output) -> Result<(), Failure> {
+    experiments.iter().try_for_each(Experiment::check).map_err(|error| Failure::new(Status::Usage, error))?;
+    if let Some(directory) = &output.out {
+        report::try_directory(directory).map_err(|error| Failure::io(directory.display(), &error))?;
+    }
+    if let Some(file) = &output.key_log {
+        KeyLogFile::open(file).map_err(|error| Failure::io(file.display(), &error))?;
+    }
+    Ok(())
 }
 
 /// The results of a run, with time and environment.
@@ -61,6 +98,8 @@ struct Done {
     began_unix_s: u64,
     runs: Vec<Run>,
     gateway_environment: Option<Environment>,
+    /// The signal that has ended it early.
+    stopped: Option<&'static str>,
 }
 
 fn now_unix_s() -> u64 {
@@ -68,10 +107,10 @@ fn now_unix_s() -> u64 {
 }
 
 fn report_of(done: Done, paper: Option<PaperResult>) -> outcome::Report {
-    let Done { began_unix_s, runs, gateway_environment } = done;
+    let Done { began_unix_s, runs, gateway_environment, .. } = done;
     outcome::Report {
         version: VERSION,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: report::command::shown(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
         began_unix_s,
         environment: Environment::here(),
         gateway_environment,
@@ -95,40 +134,37 @@ fn print_results(report: &outcome::Report, figures: &[Figure]) {
     print!("{}", report::terminal::warnings(&summaries));
 }
 
-/// Compares two reports.
-fn compare(arguments: &Compare) -> Result<(), Failure> {
-    let before = read(&arguments.before)?;
-    let after = read(&arguments.after)?;
-    let comparison = report::compare::compare(&before, &after);
-    let shown = if arguments.all { report::compare::Shown::Everything } else { report::compare::Shown::Changes };
-    match arguments.markdown {
-        true => print!("{}", comparison.markdown(shown)),
-        false => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
-    }
-    if comparison.has_regression() { Err(Failure::silent(Status::Regression)) } else { Ok(()) }
-}
-
-/// Renders every report of a directory.
+/// Renders every report of a directory. A file that is none is named, and the others are rendered all the same.
 fn render(arguments: &Report) -> Result<(), Failure> {
     let directory = &arguments.directory;
     let failed = |error: std::io::Error| Failure::io(directory.display(), &error);
-    let mut found = false;
+    let (mut all, mut broken) = (0, 0);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
+        all += 1;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        for file in report::render_as(&read(&path)?, directory, &name).map_err(failed)? {
-            println!("{}", file.display());
+        let rendered = read(&path).and_then(|report| report::render_as(&report, directory, &name).map_err(failed));
+        match rendered {
+            Ok(files) => files.iter().for_each(|file| println!("{}", file.display())),
+            Err(failure) => {
+                broken += 1;
+                eprintln!("{}", failure.message().unwrap_or_default());
+            }
         }
-        found = true;
     }
-    if found { Ok(()) } else { Err(Failure::new(Status::DataErr, "the directory has no JSON file of `fogmux bench`")) }
+    match (all, broken) {
+        (0, _) => Err(Failure::new(Status::DataErr, "the directory has no JSON file of `fogmux bench`")),
+        (_, 0) => Ok(()),
+        (all, broken) => Err(Failure::new(Status::DataErr, format!("{broken} of {all} JSON files were not rendered"))),
+    }
 }
 
 fn read(path: &std::path::Path) -> Result<outcome::Report, Failure> {
-    report::json::read(path).map_err(|error| Failure::new(Status::DataErr, format!("{}: {error}", path.display())))
+    // The error names the file.
+    report::json::read(path).map_err(|error| Failure::new(Status::DataErr, error))
 }
 
 /// Returns a conductor with a local gateway, whose directory is removed afterwards, or with an agent's.
@@ -171,11 +207,21 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     Ok(runtime.block_on(future))
 }
 
-fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u32) -> Result<Done, Failure> {
+fn perform(
+    conductor: impl FnOnce() -> Result<Conductor, Failure>,
+    experiments: &[Experiment],
+    repetitions: Repetitions,
+) -> Result<Done, Failure> {
     let began_unix_s = now_unix_s();
-    let mut shown = progress(experiments, repetitions);
-    let runs = block_on(conductor.perform(experiments, repetitions, &mut shown))?;
-    Ok(Done { began_unix_s, runs, gateway_environment: conductor.gateway_environment() })
+    block_on(async {
+        let stop = signals::stop()?;
+        let mut conductor = conductor()?.until(stop.clone());
+        let mut shown = progress(experiments, repetitions.wanted);
+        let runs = conductor.perform(experiments, repetitions, &mut shown).await;
+        let stopped = *stop.borrow();
+        let gateway_environment = conductor.gateway_environment();
+        Ok::<_, Failure>(Done { began_unix_s, runs, gateway_environment, stopped })
+    })?
 }
 
 /// Shows the progress and the estimated remaining time.
@@ -227,6 +273,7 @@ fn expected_seconds(experiment: &Experiment) -> f64 {
 
 /// Prints the results and writes the requested files. Fails if nothing was measured.
 fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure> {
+    let stopped = done.stopped;
     let report = report_of(done, None);
     if output.json {
         println!("{}", serde_json::to_string(&report).unwrap_or_default());
@@ -236,9 +283,17 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
     if let Some(directory) = &output.out {
         write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }
-    match report.runs.iter().all(|run| run.outcomes.is_empty()) {
-        true => Err(Failure::new(Status::Unavailable, "nothing was measured")),
-        false => Ok(()),
+    if let Some(signal) = stopped {
+        return Err(signals::failure(signal));
+    }
+    let failed = report.runs.iter().filter(|run| run.problem.is_some() || !run.failed.is_empty()).count();
+    match (report.runs.iter().all(|run| run.outcomes.is_empty()), failed) {
+        (true, _) => Err(Failure::new(Status::Unavailable, "nothing was measured")),
+        (false, 0) => Ok(()),
+        (false, failed) => {
+            let all = report.runs.len();
+            Err(Failure::new(Status::Unavailable, format!("{failed} of {all} experiments have a problem, named above")))
+        }
     }
 }
 

@@ -93,6 +93,9 @@ pub(crate) struct Serve {
     /// Print the banner as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// End when the process that has started this one does, by its identifier
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) end_with: Option<i32>,
 }
 
 /// The gateway's data directory.

@@ -14,16 +14,34 @@ pub(crate) enum Status {
     Usage = 64,
     /// Input or a response is malformed.
     DataErr = 65,
+    /// `bench compare`: no experiment has repetitions in both reports.
+    #[cfg(feature = "bench")]
+    NoInput = 66,
     /// The other side is not there, did not answer in time or refused for its own reasons.
     Unavailable = 69,
+    /// `bench compare`: every repetition of an experiment failed that worked before.
+    #[cfg(feature = "bench")]
+    Software = 70,
     /// A file or socket failed, or the store has not kept everything.
     IoErr = 74,
+    /// `bench compare` is inconclusive: more repetitions may tell.
+    #[cfg(feature = "bench")]
+    TempFail = 75,
     /// The peer broke its protocol.
     Protocol = 76,
     /// Not allowed: credentials or access rules.
     NoPerm = 77,
-    /// The configuration does not hold.
+    /// The configuration does not hold; `bench compare`: the experiments differ.
     Config = 78,
+    /// A measurement was ended by SIGHUP: 128 and its number, as with a shell.
+    #[cfg(feature = "bench")]
+    HungUp = 129,
+    /// The same by SIGINT.
+    #[cfg(feature = "bench")]
+    Interrupted = 130,
+    /// The same by SIGTERM.
+    #[cfg(feature = "bench")]
+    Terminated = 143,
 }
 
 /// An error with the code to end with.

@@ -97,6 +97,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
             demo::run(&arguments)
         }
         #[cfg(feature = "bench")]
-        Command::Bench(command) => bench::run(&command),
+        Command::Bench(command) => {
+            modes::restrict();
+            bench::run(&command)
+        }
     }
 }

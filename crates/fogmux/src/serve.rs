@@ -10,6 +10,7 @@ mod logging;
 mod looked;
 mod memory;
 mod notify;
+mod parent;
 mod reload;
 mod watch;
 
@@ -34,6 +35,9 @@ use crate::{admin_password, data, home, modes};
 
 /// Runs a gateway until a signal ends it.
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
+    if let Some(parent) = arguments.end_with {
+        parent::end_with(parent)?;
+    }
     fogmux_memory::configure();
     let config = configuration(arguments)?;
     let log = Log::start(&config.log.filter)?;

@@ -1,21 +1,27 @@
 //! Sets up both ends of an experiment, has it done, and takes both down again: once for each repetition, so that
 //! nothing of one is left for the next.
 
+mod serving;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::agent::{AgentError, Remote, RemoteGateway};
+use self::serving::Serving;
+use crate::agent::{AgentError, Remote};
 use crate::driver::{self, DriverError};
-use crate::experiment::{Door, Experiment, Operation};
+use crate::experiment::{Door, Experiment, ExperimentError, Operation};
 use crate::link::{Capture, Conditions, Laid, LinkError};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
+use crate::measure::limits;
 use crate::measure::process::ProcessProbe;
+use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, Run};
 use crate::paper::frames::{Frames, Inside};
-use crate::pattern::{self, Bench, PatternError, Recording};
+use crate::pattern::{self, Bench, PatternError, Recording, Since, moment};
+use crate::repetition::{self, Repetitions, Void};
 use crate::target::{self, Access, Apart, Gateway, Home, TargetError};
 
 /// The time added to the longest expected duration of an experiment, after which it counts as hanging.
@@ -47,23 +53,36 @@ pub struct Peer {
     pub pids: Vec<u32>,
 }
 
-/// The server of one repetition, which ends when this is dropped.
-#[expect(dead_code, reason = "held until it is to be ended")]
-enum Serving {
-    Gateway(Gateway),
-    Apart(Apart),
-    Agent(RemoteGateway),
-    Peer,
+/// A process ends its connections before itself: so long it is waited for, to say that it has ended.
+const ENDING: Duration = Duration::from_millis(200);
+/// After a repetition in which nothing went wrong.
+const GLANCE: Duration = Duration::from_millis(2);
+
+fn now_unix_ms() -> Option<u64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
 }
 
-impl Serving {
-    /// The settings of a fogmux gateway; empty for a peer.
-    fn settings(&self) -> Vec<String> {
-        match self {
-            Self::Gateway(gateway) => gateway.settings(),
-            Self::Agent(gateway) => gateway.settings().to_vec(),
-            Self::Apart(_) | Self::Peer => Vec::new(),
-        }
+/// That a process ended, and when.
+fn ended(serving: &mut Serving, pid: u32, since: &Since) -> ConductorError {
+    ConductorError::Ended { how: serving.ended(pid), after: since.get().map(|since| since.elapsed()) }
+}
+
+/// The outcome, unless a process has ended meanwhile: whatever else is wrong then is wrong because of that.
+async fn witnessed(
+    done: Result<Outcome, ConductorError>,
+    serving: &mut Serving,
+    watch: &Watch,
+    since: &Since,
+) -> Result<Outcome, ConductorError> {
+    let patience = match &done {
+        Ok(_) => GLANCE,
+        Err(ConductorError::Ended { .. }) => return done,
+        Err(_) => ENDING,
+    };
+    match tokio::time::timeout(patience, watch.ended()).await {
+        Ok(pid) => Err(ended(serving, pid, since)),
+        Err(_) => done,
     }
 }
 
@@ -105,6 +124,9 @@ fn recorder<'a>(laid: &'a Laid, experiment: &Experiment) -> Box<dyn Fn() -> Opti
 /// Why a repetition has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum ConductorError {
+    /// The experiment cannot be done.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
     /// The target.
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -117,6 +139,20 @@ pub enum ConductorError {
     /// The other host.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// The gateway, or a process of a peer, ended while it was measured.
+    #[error("{how}, {}", moment(*after))]
+    Ended {
+        /// Which, and how.
+        how: String,
+        /// How long after the beginning of the measurement; nothing before it.
+        after: Option<Duration>,
+    },
+    /// A process that was named is not there.
+    #[error("the processes to be measured: {0}")]
+    Processes(#[source] std::io::Error),
+    /// It was ended from outside.
+    #[error("ended by {0}")]
+    Stopped(&'static str),
     /// It did not end.
     #[error("it did not end within {0:?}")]
     Hanging(Duration),
@@ -125,6 +161,13 @@ pub enum ConductorError {
 impl From<DriverError> for ConductorError {
     fn from(error: DriverError) -> Self {
         Self::Pattern(error.into())
+    }
+}
+
+impl From<ConductorError> for Void {
+    fn from(error: ConductorError) -> Self {
+        let why = error.to_string();
+        if matches!(error, ConductorError::Stopped(_)) { Self::Stopped(why) } else { Self::Failed(why) }
     }
 }
 
@@ -137,13 +180,26 @@ pub struct Conductor {
     key_log: Option<PathBuf>,
     /// Where frames of the next repetition go.
     capture: Option<PathBuf>,
+    /// Why to stop, once there is a reason.
+    stop: Stop,
 }
+
+/// Tells a conductor to stop, and why: by a word such as `SIGTERM`.
+pub type Stop = tokio::sync::watch::Receiver<Option<&'static str>>;
 
 impl Conductor {
     /// Against this target.
     #[must_use]
     pub fn new(target: Target, key_log: Option<PathBuf>) -> Self {
-        Self { target, link: None, key_log, capture: None }
+        let (_, stop) = tokio::sync::watch::channel(None);
+        Self { target, link: None, key_log, capture: None, stop }
+    }
+
+    /// Ends a repetition as soon as there is a reason to stop, and begins no other.
+    #[must_use]
+    pub fn until(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// Writes the frames of the first repetition into a file that Wireshark opens. Without a link there are none.
@@ -177,10 +233,27 @@ impl Conductor {
     /// # Errors
     /// There is nothing to be measured; why is said.
     pub async fn repeat(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
+        let mut stop = self.stop.clone();
+        let stopped = async move {
+            match stop.wait_for(Option::is_some).await.map(|why| *why) {
+                Ok(Some(why)) => why,
+                // Nobody is left who could give a reason.
+                Ok(None) | Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            why = stopped => Err(ConductorError::Stopped(why)),
+            done = self.execute(experiment) => done,
+        }
+    }
+
+    async fn execute(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
+        experiment.check()?;
         let experiment = experiment.clone().normalized();
         self.lay(&experiment)?;
         let link = self.link.as_ref().map(|(_, laid)| laid);
-        let (serving, publishers, subscribers, probe) = match &mut self.target {
+        let (mut serving, publishers, subscribers, probe) = match &mut self.target {
             Target::Gateway(home) if target::is_apart(&experiment) => {
                 let _beside = link.map(Laid::enter_gateway).transpose()?;
                 let address = link.map_or_else(|| "127.0.0.1".to_owned(), |laid| laid.gateway_address().to_string());
@@ -208,14 +281,24 @@ impl Conductor {
             }
             Target::Peer(peer) => {
                 let readers = peer.reader_access.as_ref().unwrap_or(&peer.access);
-                (Serving::Peer, peer.access.clone(), readers.clone(), here(&peer.pids))
+                (Serving::Peer(peer.pids.clone()), peer.access.clone(), readers.clone(), here(&peer.pids))
             }
         };
         let capture = self.capture.take();
         let capture = link.zip(capture).map(|(laid, path)| laid.capture(Some(&path), (), |(), _| {})).transpose()?;
-        let mut outcome = self.drive(&experiment, publishers, subscribers, probe).await?;
+        let began_unix_ms = now_unix_ms();
+        let gateway_affinity = serving.pids().first().copied().and_then(limits::affinity);
+        let watch = Watch::of(&serving.pids()).map_err(ConductorError::Processes)?;
+        let since = Rc::default();
+        let done = tokio::select! {
+            done = self.drive(&experiment, publishers, subscribers, probe, &since) => done,
+            pid = watch.ended() => Err(ended(&mut serving, pid, &since)),
+        };
+        let mut outcome = witnessed(done, &mut serving, &watch, &since).await?;
         capture.map_or(Ok(()), complete)?;
         outcome.settings = serving.settings();
+        outcome.began_unix_ms = began_unix_ms;
+        outcome.gateway_affinity = gateway_affinity;
         if let Target::Agent(remote) = &self.target {
             remote.check()?;
             outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());
@@ -229,6 +312,7 @@ impl Conductor {
         mut publishers: Access,
         mut subscribers: Access,
         probe: Option<GatewayProbe>,
+        since: &Since,
     ) -> Result<Outcome, ConductorError> {
         publishers.key_log.clone_from(&self.key_log);
         subscribers.key_log.clone_from(&self.key_log);
@@ -247,10 +331,11 @@ impl Conductor {
             wire: laid.map(Laid::counter),
             record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
             conflates: matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp),
+            since: Rc::clone(since),
         };
-        let most = Duration::from_secs_f64(
-            experiment.seconds + experiment.warm_up_seconds + experiment.drain_seconds.max(0.0),
-        ) + GRACE;
+        let most =
+            Duration::from_secs_f64(experiment.seconds + experiment.warm_up_seconds + 2.0 * experiment.drain_seconds)
+                + GRACE;
         let done = tokio::time::timeout(most, pattern::run(experiment, &mut bench)).await;
         Ok(done.map_err(|_| ConductorError::Hanging(most))??)
     }
@@ -278,31 +363,21 @@ impl Conductor {
         Ok(())
     }
 
-    /// Does all experiments, each as often as is asked for, interleaved: first all of them once, then all again. So
-    /// whatever changes on the machine meanwhile is spread over all. One that fails is not tried again.
+    /// Does all experiments, each as often as is asked for, as [`repetition::interleave`] orders them.
     pub async fn perform(
         &mut self,
         experiments: &[Experiment],
-        repetitions: u32,
+        repetitions: Repetitions,
         progress: &mut dyn FnMut(&Experiment, u32),
     ) -> Vec<Run> {
         let target = self.target();
-        let fresh = |experiment: &Experiment| Run {
-            experiment: experiment.clone(),
-            target: target.clone(),
-            outcomes: Vec::new(),
-            problem: None,
-        };
-        let mut runs: Vec<Run> = experiments.iter().map(fresh).collect();
-        for repetition in 0..repetitions {
-            for run in runs.iter_mut().filter(|run| run.problem.is_none()) {
-                progress(&run.experiment, repetition);
-                match self.repeat(&run.experiment).await {
-                    Ok(outcome) => run.outcomes.push(outcome),
-                    Err(error) => run.problem = Some(error.to_string()),
-                }
+        let stop = self.stop.clone();
+        repetition::interleave(experiments, &target, repetitions, async |experiment, number| {
+            if stop.borrow().is_none() {
+                progress(experiment, number);
             }
-        }
-        runs
+            Ok(self.repeat(experiment).await?)
+        })
+        .await
     }
 }

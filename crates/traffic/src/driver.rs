@@ -94,6 +94,11 @@ pub trait Client {
         self.poll_turn(cx, sink)
     }
 
+    /// Whether the connection is there. A client that makes a new one when it has something to send may have none.
+    fn is_open(&self) -> bool {
+        true
+    }
+
     /// Payload, protocol and socket bytes so far, in both directions.
     fn bytes(&self) -> Bytes;
 

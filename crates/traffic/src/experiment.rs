@@ -3,6 +3,7 @@
 //! An experiment contains everything that a result depends on. A report prints it, a paper's file sets it key by key,
 //! and two runs are the same if it is equal. Keys are flat: `door = "mqtt"`, `qos = 1`.
 
+mod bounds;
 mod offers;
 
 use std::fmt;
@@ -377,4 +378,17 @@ pub enum ExperimentError {
     /// There is no such thing.
     #[error("there is no {0} {1:?}")]
     Unknown(&'static str, String),
+    /// A number is out of its bounds.
+    #[error("{key} is {value}; accepted: {accepted}")]
+    Bounds {
+        /// The key.
+        key: &'static str,
+        /// The number.
+        value: String,
+        /// The numbers that would be accepted.
+        accepted: String,
+    },
+    /// It contradicts itself.
+    #[error("{0}")]
+    Contradiction(String),
 }

@@ -18,6 +18,7 @@ pub mod origin;
 pub mod outcome;
 pub mod paper;
 pub mod pattern;
+pub mod repetition;
 pub mod report;
 pub mod target;
 

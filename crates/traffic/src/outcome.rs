@@ -45,16 +45,52 @@ pub struct Run {
     /// The reason why there are fewer outcomes than requested, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The reasons why repetitions failed, whether or not others replaced them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
+    /// Half of the interval's width that repetitions were to reach, as a share of the median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<f64>,
+}
+
+impl Run {
+    /// Of this experiment, before its first repetition.
+    #[must_use]
+    pub fn of(experiment: Experiment, target: String) -> Self {
+        Self { experiment, target, outcomes: Vec::new(), problem: None, failed: Vec::new(), until: None }
+    }
 }
 
 /// One repetition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
-    /// Operations begun within the measurement.
+    /// When the repetition began, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began_unix_ms: Option<u64>,
+    /// The processors that the gateway might run on, where its process is known here: a list such as `0-3,6`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_affinity: Option<String>,
+    /// Operations begun within the measurement, with those that were due then and begun in the drain.
     pub sent: u64,
     /// The number of these that were answered with success (QoS 0: that were sent).
     pub acknowledged: u64,
+    /// Operations that were due within the measurement, where they come at a rate: `sent` and `unsent` together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered: Option<u64>,
+    /// The number of these that were due and not yet sent when the time was over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind: Option<u64>,
+    /// The number of these that were not sent in the drain either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsent: Option<u64>,
+    /// From when they were due to the end of the drain, once for each delivery (else answer) that they would have
+    /// caused.
+    #[serde(skip_serializing_if = "Latency::is_empty")]
+    pub unsent_latency: Latency,
+    /// The time of the schedule or, if that is longer, until the last operation was sent, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sending_seconds: Option<f64>,
     /// Refusals and failed operations.
     pub errors: u64,
     /// The text of the first error.
@@ -109,7 +145,19 @@ pub struct Outcome {
     pub more: BTreeMap<String, f64>,
 }
 
+/// The share of offered operations that may be sent after the time, as those of its last milliseconds may be.
+const BEHIND_MAX: f64 = 0.01;
+
 impl Outcome {
+    /// Whether operations came faster than they could be sent.
+    #[must_use]
+    pub fn fell_behind(&self) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+        let is_more = |count: u64, offered: u64| count as f64 > BEHIND_MAX * offered as f64;
+        let behind = self.behind.zip(self.offered).is_some_and(|(behind, offered)| is_more(behind, offered));
+        behind || self.unsent.is_some_and(|unsent| unsent > 0)
+    }
+
     /// Frames of closing all connections: part of a packet count, and of neither connecting nor steady state.
     pub fn note_closing(&mut self, wire: Wire) {
         #[expect(clippy::cast_precision_loss, reason = "below 2^53")]

@@ -12,18 +12,22 @@ mod crew;
 mod deliver;
 mod hold;
 mod ledger;
+mod offer;
 mod pacer;
 mod publisher;
 mod stage;
 mod stamp;
 mod subscriber;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+pub(crate) use stamp::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
 
 use crate::driver::{Driver, DriverError};
-use crate::experiment::{Experiment, Operation};
+use crate::experiment::{Experiment, ExperimentError, Operation};
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ProcessProbe};
 use crate::outcome::{Outcome, Wire};
@@ -39,6 +43,9 @@ const SETTLING_MAX: u32 = 5;
 
 /// Ends the recording of frames, and says what they were: keys of [`Outcome::more`].
 pub type Recording = Box<dyn FnOnce() -> BTreeMap<String, f64>>;
+
+/// When the last interval of a repetition began, for those who look on.
+pub type Since = Rc<Cell<Option<Instant>>>;
 
 /// Where one repetition runs.
 pub struct Bench<'a> {
@@ -56,12 +63,15 @@ pub struct Bench<'a> {
     pub record: Option<Box<dyn Fn() -> Option<Recording> + 'a>>,
     /// Whether the CoAP door omits superseded values.
     pub conflates: bool,
+    /// When the last interval began.
+    pub since: Since,
 }
 
 impl Bench<'_> {
     /// Begins the interval of both processes.
     fn start(&mut self) {
         self.generator.start();
+        self.since.set(Some(Instant::now()));
         if let Some(gateway) = &mut self.gateway {
             gateway.start();
         }
@@ -108,12 +118,39 @@ pub enum PatternError {
     /// A client could not be connected, or broke.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// The experiment contradicts itself.
-    #[error("{0}")]
-    Experiment(String),
+    /// The experiment cannot be done.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// There is no timer for operations at a rate.
+    #[error("no timer: {0}")]
+    Timer(String),
+    /// The other end closed a connection, or it broke, while it was measured.
+    #[error(transparent)]
+    Closed(#[from] Closed),
     /// The other end accepted and then was silent.
     #[error("no answer within {0} s")]
     Silence(u64),
+}
+
+/// A connection that ended before it should, which voids a repetition: from then on something else was measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection of {who} ended {}: {why}", moment(*after))]
+pub struct Closed {
+    /// The client.
+    pub who: String,
+    /// How long after the beginning of the measurement; nothing before it.
+    pub after: Option<Duration>,
+    /// The reason, as the client noticed it.
+    pub why: String,
+}
+
+/// When something happened.
+#[must_use]
+pub fn moment(after: Option<Duration>) -> String {
+    after.map_or_else(
+        || "before the measurement began".to_owned(),
+        |after| format!("{:.3} s after the measurement began", after.as_secs_f64()),
+    )
 }
 
 /// Does one repetition. Has to be called within a `LocalRuntime` with time and I/O.
@@ -121,27 +158,10 @@ pub enum PatternError {
 /// # Errors
 /// Nothing was measured: connections could not be made, or the experiment is none.
 pub async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
-    check(experiment)?;
+    experiment.check()?;
     match experiment.operation {
         Operation::Deliver | Operation::Get | Operation::Put | Operation::Post => deliver::run(experiment, bench).await,
         Operation::Connect => connect::run(experiment, bench).await,
         Operation::Hold => hold::run(experiment, bench).await,
     }
-}
-
-fn check(experiment: &Experiment) -> Result<(), PatternError> {
-    let wrong = |what: String| Err(PatternError::Experiment(what));
-    if experiment.publishers == 0 || experiment.topics == 0 {
-        return wrong("there has to be a publisher and a topic".to_owned());
-    }
-    if experiment.publishers > stamp::PUBLISHERS_MAX && experiment.operation == Operation::Deliver {
-        return wrong(format!("at most {} publishers can be told apart", stamp::PUBLISHERS_MAX));
-    }
-    if experiment.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-        return wrong("a rate is a number above nothing".to_owned());
-    }
-    if !experiment.seconds.is_finite() || experiment.seconds <= 0.0 {
-        return wrong("an experiment lasts some seconds".to_owned());
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Targets of measurements: a fogmux gateway that is started for an experiment, or a broker that already runs.
 
 mod apart;
+mod directory;
 mod gateway;
 mod home;
 mod settings;
@@ -11,9 +12,9 @@ use std::path::PathBuf;
 use fogmux_net::channel::Zeroizing;
 
 pub use apart::{Apart, is_apart};
+pub(crate) use directory::PrivateDirectory;
 pub use gateway::Gateway;
 pub use home::Home;
-pub(crate) use home::private_directory;
 
 /// Why there is no target.
 #[derive(Debug, thiserror::Error)]

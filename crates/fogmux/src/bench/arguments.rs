@@ -1,12 +1,17 @@
 //! The flags of `fogmux bench`.
 
+mod compare;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use fogmux_traffic::experiment::{CoapAnswer, Credential, ExperimentError, Operation, Qos, Visit};
 use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::{Door, Experiment, Security};
+
+pub(crate) use self::compare::{Compare, Pair, Until};
 
 /// The traffic generator.
 #[derive(Debug, Subcommand)]
@@ -22,7 +27,9 @@ pub(crate) enum Bench {
     Peer(Box<Peer>),
     /// Start gateways on this host for `bench run`, `matrix` or `paper run` with --agent on another
     Agent(Agent),
-    /// Compare two JSON files of `bench`; exit code 1 on a regression
+    /// Measure two binaries or brokers in turn and compare them; exit code 1 on a regression
+    Pair(Box<Pair>),
+    /// Compare two JSON files of `bench`, or the one of `bench pair`; exit code 1 on a regression
     Compare(Compare),
     /// Render the JSON files of a directory
     Report(Report),
@@ -198,8 +205,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE.pcap", conflicts_with = "agent")]
     pub(crate) capture: Option<PathBuf>,
     /// Repetitions
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = repetitions())]
     pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) until: Until,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -228,8 +237,10 @@ pub(crate) struct Matrix {
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
     /// Repetitions [default: 5; quick: 3]
-    #[arg(long)]
+    #[arg(long, value_parser = repetitions())]
     pub(crate) repeat: Option<u32>,
+    #[command(flatten)]
+    pub(crate) until: Until,
     /// Link between gateway and generator
     #[arg(long, default_value = "loopback")]
     pub(crate) link: String,
@@ -267,7 +278,7 @@ pub(crate) struct PaperRun {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Repetitions [default: from the file; quick: 1]
-    #[arg(long)]
+    #[arg(long, value_parser = repetitions())]
     pub(crate) repeat: Option<u32>,
     /// Link, overriding the file's
     #[arg(long)]
@@ -310,27 +321,14 @@ pub(crate) struct Peer {
     #[arg(long, value_name = "DIR")]
     pub(crate) oscore: Option<PathBuf>,
     /// Repetitions
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = repetitions())]
     pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) until: Until,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
-}
-
-/// Compares two reports.
-#[derive(Debug, Args)]
-pub(crate) struct Compare {
-    /// JSON file of the earlier run
-    pub(crate) before: PathBuf,
-    /// JSON file of the later run
-    pub(crate) after: PathBuf,
-    /// Show differences within the noise, too
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Print as Markdown
-    #[arg(long)]
-    pub(crate) markdown: bool,
 }
 
 /// Renders the reports of a directory.
@@ -338,6 +336,11 @@ pub(crate) struct Compare {
 pub(crate) struct Report {
     /// Directory with JSON files of `bench`
     pub(crate) directory: PathBuf,
+}
+
+/// Repetitions: at least one, and no more than a report has room for.
+fn repetitions() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=100_000)
 }
 
 fn qos(text: &str) -> Result<Qos, ExperimentError> {
@@ -349,3 +352,6 @@ fn qos(text: &str) -> Result<Qos, ExperimentError> {
 fn word<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,8 @@ use fogmux_traffic::outcome::Run;
 use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult, Plan};
 use fogmux_traffic::report;
 
-use super::Done;
 use super::arguments::{Output, Paper, PaperRun};
+use super::{Done, signals};
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
 
@@ -47,11 +47,16 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     }
     let mut plan = paper::plan(&paper, &arguments.table, arguments.quick).map_err(wrong)?;
     plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
+    super::prepare(&plan.experiments, &arguments.output)?;
     let began_unix_s = super::now_unix_s();
-    let mut conductor = super::conductor(&arguments.host, &arguments.output)?;
-    let (result, runs) = super::block_on(perform(&mut conductor, &plan))?;
-    let gateway_environment = conductor.gateway_environment();
-    finish(result, Done { began_unix_s, runs, gateway_environment }, &arguments.output)
+    let (result, done) = super::block_on(async {
+        let stop = signals::stop()?;
+        let mut conductor = super::conductor(&arguments.host, &arguments.output)?.until(stop.clone());
+        let (result, runs) = perform(&mut conductor, &plan).await;
+        let (gateway_environment, stopped) = (conductor.gateway_environment(), *stop.borrow());
+        Ok::<_, Failure>((result, Done { began_unix_s, runs, gateway_environment, stopped }))
+    })??;
+    finish(result, done, &arguments.output)
 }
 
 async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Vec<Run>) {
@@ -70,7 +75,10 @@ fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failur
     } else {
         print!("{}", report::paper::terminal(&result, columns(std::io::stdout())));
     }
-    let Some(directory) = &output.out else { return Ok(()) };
-    super::write(&super::report_of(done, Some(result)), directory)
-        .map_err(|error| Failure::io(directory.display(), &error))
+    let stopped = done.stopped;
+    if let Some(directory) = &output.out {
+        super::write(&super::report_of(done, Some(result)), directory)
+            .map_err(|error| Failure::io(directory.display(), &error))?;
+    }
+    stopped.map_or(Ok(()), |signal| Err(signals::failure(signal)))
 }

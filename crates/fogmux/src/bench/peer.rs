@@ -58,26 +58,35 @@ struct Address {
 
 impl Address {
     fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("{text:?} has no scheme"))?;
-        let (plain, port) = match scheme {
-            "mqtt" => (true, 1883),
-            "mqtts" => (false, 8883),
-            "ws" | "http" => (true, 80),
-            "wss" | "https" => (false, 443),
-            "coap" | "coap+tcp" => (true, 5683),
-            "coaps" | "coaps+tcp" => (false, 5684),
-            "xmpp" => (true, 5222),
-            "xmpps" => (false, 5223),
-            other => return Err(format!("unknown scheme {other:?}")),
-        };
+        // The reason is said without the text, which may contain a password.
+        let (scheme, rest) = text.split_once("://").ok_or("the URL has no scheme: write SCHEME://HOST")?;
+        let (plain, port) =
+            match scheme {
+                "mqtt" => (true, 1883),
+                "mqtts" => (false, 8883),
+                "ws" | "http" => (true, 80),
+                "wss" | "https" => (false, 443),
+                "coap" | "coap+tcp" => (true, 5683),
+                "coaps" | "coaps+tcp" => (false, 5684),
+                "xmpp" => (true, 5222),
+                "xmpps" => (false, 5223),
+                _ => return Err(
+                    "the scheme of the URL is none of mqtt, mqtts, ws, wss, coap, coaps, coap+tcp, coaps+tcp, http, \
+                             https, xmpp and xmpps"
+                        .to_owned(),
+                ),
+            };
         let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if prefix.contains('@') {
+            return Err("the user and the password of a URL may not contain /; in a path, @ is %40".to_owned());
+        }
         let (user, host) = match authority.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
         };
         let (host, port) = match host.rsplit_once(':') {
             Some((name, number)) if !name.ends_with(':') => {
-                (name, number.parse().map_err(|_| format!("{number:?} is not a port"))?)
+                (name, number.parse().map_err(|_| "the port of the URL is no number from 0 to 65535")?)
             }
             _ => (host, port),
         };
@@ -125,5 +134,15 @@ mod tests {
         assert_eq!(Address::parse("coap://127.0.0.1").unwrap().port, 5683);
         assert!(Address::parse("127.0.0.1").is_err());
         assert!(Address::parse("mqtt://").is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for url in
+            ["u:s3cret@h", "xxx://u:s3cret@h", "mqtt://u:s3cret/x@h", "mqtt://u:1883/s3cret@h", "mqtt://u:p@h:s3cret"]
+        {
+            let why = Address::parse(url).err().unwrap();
+            assert!(!why.contains("s3cret"), "{why}");
+        }
     }
 }

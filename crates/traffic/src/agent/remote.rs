@@ -1,7 +1,7 @@
 //! The generator's end: an agent elsewhere, and the gateway that it has started.
 
 use std::cell::{Cell, RefCell};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -19,7 +19,7 @@ use super::{AgentError, keys};
 use crate::experiment::Experiment;
 use crate::measure::environment::Environment;
 use crate::outcome::ProcessUse;
-use crate::target::{Access, private_directory};
+use crate::target::{Access, PrivateDirectory};
 
 /// In which the other host has to answer at all.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ struct Line {
 }
 
 /// The directory of the clients' files, removed on drop.
-struct Credentials(PathBuf);
+struct Credentials(PrivateDirectory);
 
 /// A gateway that an agent has started. Dropped, it is ended.
 pub struct RemoteGateway {
@@ -73,7 +73,7 @@ impl Remote {
         let stream = RefCell::new(StreamOwned::new(connection, stream));
         let line = Rc::new(Line { stream, broken: RefCell::default(), others_cpu_s: Cell::default() });
         let (software, _) = line.greet()?;
-        Ok(Self { line, address: peer, software, directory: Credentials(private_directory()?) })
+        Ok(Self { line, address: peer, software, directory: Credentials(PrivateDirectory::new()?) })
     }
 
     /// The gateway's version.
@@ -142,7 +142,7 @@ impl Remote {
             password: way.password.map(|(user, password)| (user, Zeroizing::new(password))),
             certificate: way.certificate.map(certificate).transpose()?,
             psk: way.psk.map(|(identity, key)| (identity, Zeroizing::new(key))),
-            oscore: experiment.security.oscore.then(|| self.directory.0.clone()),
+            oscore: experiment.security.oscore.then(|| self.directory.0.path().to_owned()),
             token: way.token.map(Zeroizing::new),
             prefix: way.prefix,
             key_log: None,
@@ -230,7 +230,7 @@ impl Drop for RemoteGateway {
 
 impl Credentials {
     fn keep(&self, name: &str, text: &str) -> Result<PathBuf, AgentError> {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         let write = || {
             File::options().write(true).create(true).truncate(true).mode(0o600).open(&path)?.write_all(text.as_bytes())
         };
@@ -239,14 +239,7 @@ impl Credentials {
     }
 
     fn keep_first(&self, name: &str, text: &str) -> Result<(), AgentError> {
-        if self.0.join(name).exists() { Ok(()) } else { self.keep(name, text).map(drop) }
-    }
-}
-
-impl Drop for Credentials {
-    fn drop(&mut self) {
-        // Secrets of a gateway that is gone. If they cannot be removed there is nobody to tell.
-        let _ = fs::remove_dir_all(&self.0);
+        if self.0.path().join(name).exists() { Ok(()) } else { self.keep(name, text).map(drop) }
     }
 }
 

@@ -31,7 +31,6 @@ pub(super) struct Session {
 }
 
 struct Serving {
-    #[expect(dead_code, reason = "held until it is to be ended")]
     target: Target,
     probe: Option<ProcessProbe>,
 }
@@ -42,6 +41,14 @@ enum Target {
 }
 
 impl Target {
+    /// How it ended, if it did.
+    fn ended(&mut self) -> Option<String> {
+        match self {
+            Self::Gateway(gateway) => gateway.ended(),
+            Self::Apart(_) => None,
+        }
+    }
+
     fn settings(&self) -> Vec<String> {
         match self {
             Self::Gateway(gateway) => gateway.settings(),
@@ -80,6 +87,9 @@ impl Session {
                 None
             }
             Request::Read => {
+                if let Some(ended) = self.serving.as_mut().and_then(|serving| serving.target.ended()) {
+                    return Some(refused(ended));
+                }
                 let gateway = self.serving.as_ref().and_then(|serving| serving.probe.as_ref()).map(ProcessProbe::read);
                 let others_cpu_s = self.machine.others_cpu_s(gateway.as_slice());
                 Some(Reply::Used { gateway, others_cpu_s })

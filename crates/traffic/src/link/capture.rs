@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::LinkError;
 use super::background::{Background, Watch};
 use super::packet_socket::{FRAME_BYTES_MAX, PacketSocket};
+use crate::report::create_private;
 
 /// §4: magic of nanoseconds, version 2.4, two reserved words, the longest frame, LINKTYPE_ETHERNET. Little endian.
 const FILE_HEADER: [u8; 24] = [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0];
@@ -42,7 +43,7 @@ impl<T: Send + 'static> Capture<T> {
         let socket = PacketSocket::open(device).map_err(LinkError::kernel("a packet socket"))?;
         let file = path.map(|path| {
             let create = || {
-                let mut file = BufWriter::new(File::create(path)?);
+                let mut file = BufWriter::new(create_private(path)?);
                 file.write_all(&FILE_HEADER)?;
                 Ok(file)
             };

@@ -104,6 +104,12 @@ impl Conditions {
         self.medium == Medium::Loopback
     }
 
+    /// Whether frames may be lost.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        self.up.loss > 0.0 || self.down.loss > 0.0
+    }
+
     /// Whether frames only have to be lost.
     #[must_use]
     pub fn is_loss_only(&self) -> bool {

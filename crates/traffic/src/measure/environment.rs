@@ -10,7 +10,9 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use super::build::Build;
 use super::counters::Support;
+use super::limits;
 
 /// The share of the cores that others may use before it is worth a word.
 const LOAD_MAX: f64 = 0.25;
@@ -53,6 +55,12 @@ pub struct Environment {
     pub counters: String,
     /// Versions by name: `fogmux`, and the libraries that it speaks and encrypts with.
     pub software: BTreeMap<String, String>,
+    /// The program that measures, which is the gateway as well where that is ours.
+    pub build: Build,
+    /// The processors that it may run on, as a list such as `0-3,6`. A gateway of ours has the same.
+    pub affinity: String,
+    /// The limits of its resources, in words.
+    pub limits: BTreeMap<String, String>,
 }
 
 impl Environment {
@@ -78,6 +86,9 @@ impl Environment {
             clock_source: word(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
             counters: Support::here().to_string(),
             software: software(),
+            build: Build::here(),
+            affinity: limits::affinity(std::process::id()).unwrap_or_default(),
+            limits: limits::here(),
         }
     }
 
@@ -203,6 +214,7 @@ mod tests {
         let here = Environment::here();
         assert!(here.kernel.starts_with("Linux "), "{here:?}");
         assert!(here.cores > 0 && here.memory_bytes > 1 << 20, "{here:?}");
+        assert!(!here.affinity.is_empty() && !here.limits.is_empty() && !here.build.profile.is_empty(), "{here:?}");
         assert_eq!(here.counters, Support::here().to_string());
         assert_eq!(here.software.get("fogmux").map(String::as_str), Some(env!("CARGO_PKG_VERSION")));
         for library in ["h2", "quinn", "ring", "rustls"] {

@@ -42,6 +42,12 @@ impl Latency {
         self.0.len()
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
     /// The `percent`th percentile in microseconds, if there is any value.
     #[must_use]
     pub fn percentile_us(&self, percent: f64) -> Option<f64> {

@@ -1,22 +1,25 @@
-//! Medians, bootstrap intervals, and whether two sets of repetitions differ.
+//! Medians and their intervals, and whether two sets of repetitions differ.
 //!
-//! Repetitions are few and their distribution is unknown, so nothing here assumes one: intervals are percentile
-//! bootstraps, and the test is a permutation test. Both draw from a generator with a fixed seed: the same numbers give
-//! the same report.
+//! Repetitions are few and their distribution is unknown. Each interval holds what it says, and the simulations beside
+//! it show that: 95 of 100 contain the median, from two repetitions on.
+
+mod difference;
+mod discovery;
+mod distribution;
+mod failures;
+mod paired;
+#[cfg(test)]
+pub(crate) mod simulation;
 
 use serde::{Deserialize, Serialize};
 
-/// How often is drawn.
-const RESAMPLES: usize = 10_000;
-/// Up to as many arrangements are all looked at, instead of some being drawn: 5 against 5 have 252.
-const ARRANGEMENTS_MAX: u64 = 20_000;
-/// Up to as many values the distribution is computed instead: n over k does not overflow.
-const EXACT_MAX: usize = 501;
-/// Of the interval: 2.5 % on both sides lie outside.
-const TAIL: f64 = 0.025;
-/// Below it a difference is taken to be one.
-const SIGNIFICANCE: f64 = 0.05;
-const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+pub use self::difference::{Difference, REPETITIONS_MIN};
+pub use self::discovery::false_discovery_rates;
+pub use self::failures::{FailureDifference, Failures};
+pub use self::paired::{Paired, ROUNDS_MIN, Round};
+
+/// The probability that an interval misses, on both sides together.
+const MISSED: f64 = 0.05;
 
 /// A median and the 95 % interval about it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,24 +32,15 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// How one set of repetitions differs from another.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Difference {
-    /// Median after over median before.
-    pub ratio: Interval,
-    /// How probable a difference as large as this is if there is none.
-    pub p: f64,
-    /// Whether it is less than 5 %. Three repetitions each can never show that, four can.
-    pub significant: bool,
-}
+impl Interval {
+    fn of_logarithms(median: f64, low: f64, high: f64) -> Self {
+        Self { median: median.exp(), low: low.exp(), high: high.exp() }
+    }
 
-impl Difference {
-    /// Of two sets; nothing if one is empty or the median before is zero.
+    /// Half of its width, as a share of the median; none of a median that is not positive.
     #[must_use]
-    pub fn between(before: &[f64], after: &[f64]) -> Option<Self> {
-        let ratio = ratio_interval(before, after)?;
-        let p = permutation_p(before, after);
-        Some(Self { ratio, p, significant: p < SIGNIFICANCE })
+    pub fn half_width(&self) -> Option<f64> {
+        (self.median > 0.0).then(|| (self.high - self.low) / 2.0 / self.median)
     }
 }
 
@@ -58,154 +52,40 @@ pub fn median(values: &[f64]) -> Option<f64> {
     median_of_sorted(&sorted)
 }
 
-/// The median and its interval. One value is its own.
+/// The median and an interval that contains the distribution's median in at least 95 of 100 cases. One value has none:
+/// both bounds are the value.
+///
+/// From six values on, the bounds are order statistics, whatever the distribution: the k-th smallest and largest, where
+/// fewer than k heads in n tosses have a probability of at most 2.5 %. The extremes of n < 6 values enclose the median
+/// too rarely, with 1 − 2^(1−n): the bounds are beyond them by the share c of the range for which
+/// 2^(1−n) · (1 + c)^(1−n) = 5 %, which is nine ranges for two values and a seventeenth of it for five.
+///
+/// This c holds for every distribution whose density falls, or stays, on both sides of its median, and is exact for the
+/// uniform one. All n values lie on one side of the median with probability 2^(1−n). Let G be the distribution of their
+/// distance from it, which is concave then. The interval misses if all lie between y, the least distance, and y · (1 +
+/// c) / c: at most G(y) / c of G is in there, and at most 1 − G(y). The integral of n · min(u / c, 1 − u)^(n−1) over u
+/// = G(y) is (1 + c)^(1−n).
 #[must_use]
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
-    let middle = median(values)?;
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    if sorted.first() == sorted.last() {
-        return Some(Interval { median: middle, low: middle, high: middle });
+    let median = median_of_sorted(&sorted)?;
+    let (least, greatest) = (*sorted.first()?, *sorted.last()?);
+    if sorted.len() == 1 || least == greatest {
+        return Some(Interval { median, low: least, high: greatest });
     }
-    if sorted.len() % 2 == 1 && sorted.len() <= EXACT_MAX {
-        return Some(exact_interval(&sorted, middle));
+    let beyond = MISSED.recip().powf(1.0 / count(sorted.len() - 1)) / 2.0 - 1.0;
+    if beyond > 0.0 {
+        let reach = (greatest - least) * beyond;
+        // Nothing that is counted or timed is negative.
+        let low = if least >= 0.0 { (least - reach).max(0.0) } else { least - reach };
+        return Some(Interval { median, low, high: greatest + reach });
     }
-    let mut random = Random(SEED);
-    let mut sample = Vec::with_capacity(values.len());
-    let medians = (0..RESAMPLES).filter_map(|_| {
-        random.resample(values, &mut sample);
-        median_of_sorted(&sample)
-    });
-    Some(Interval::about(middle, medians.collect()))
-}
-
-/// Of an odd number of values the bootstrap's distribution is known, and nothing has to be drawn: the median of a
-/// resample is at most the k-th value if more than half of its n draws are among the first k.
-fn exact_interval(sorted: &[f64], median: f64) -> Interval {
-    let n = sorted.len();
-    let at = |share: f64| {
-        let reached = (1..).zip(sorted).find(|(k, _)| at_least(n.div_ceil(2), n, count(*k) / count(n)) >= share);
-        reached.map_or(median, |(_, value)| *value)
-    };
-    Interval { median, low: at(TAIL), high: at(1.0 - TAIL) }
-}
-
-/// How probable at least `hits` of `n` are, each being one with this probability.
-fn at_least(hits: usize, n: usize, probability: f64) -> f64 {
-    // n over k, each from the one before.
-    let mut choices = 1.0;
-    let mut sum = 0.0;
-    for k in 0..=n {
-        if k >= hits {
-            let (k, n) = (i32::try_from(k).unwrap_or(i32::MAX), i32::try_from(n).unwrap_or(i32::MAX));
-            sum += choices * probability.powi(k) * (1.0 - probability).powi(n - k);
-        }
-        choices *= count(n - k) / count(k + 1);
-    }
-    sum
-}
-
-/// Median after over median before, and its interval; nothing if one is empty or the median before is zero.
-#[must_use]
-pub fn ratio_interval(before: &[f64], after: &[f64]) -> Option<Interval> {
-    let over = |after: Option<f64>, before: Option<f64>| Some(after? / before.filter(|median| *median != 0.0)?);
-    let ratio = over(median(after), median(before))?;
-    let mut random = Random(SEED);
-    let (mut sample_before, mut sample_after) = (Vec::new(), Vec::new());
-    let ratios = (0..RESAMPLES).filter_map(|_| {
-        random.resample(before, &mut sample_before);
-        random.resample(after, &mut sample_after);
-        over(median_of_sorted(&sample_after), median_of_sorted(&sample_before))
-    });
-    Some(Interval::about(ratio, ratios.collect()))
-}
-
-/// Two-sided permutation test of the difference of the means: the share of all arrangements of the values into two such
-/// sets that differ at least as much. Exact for few values, drawn for many; 1 if a set is empty.
-#[must_use]
-pub fn permutation_p(before: &[f64], after: &[f64]) -> f64 {
-    if before.is_empty() || after.is_empty() {
-        return 1.0;
-    }
-    let mut all = [before, after].concat();
-    let sum: f64 = all.iter().sum();
-    let difference = |sum_before: f64| {
-        let (before, after) = (count(before.len()), count(after.len()));
-        (sum_before / before - (sum - sum_before) / after).abs()
-    };
-    // Equal differences must not be told apart by the order in which they were added up.
-    let tolerance = all.iter().map(|value| value.abs()).fold(0.0, f64::max) * 1e-9;
-    let observed = difference(before.iter().sum()) - tolerance;
-    let mut tally = Tally::default();
-    if arrangements(all.len(), before.len()) <= ARRANGEMENTS_MAX {
-        each_sum(&all, before.len(), 0.0, &mut |sum| tally.count(difference(sum) >= observed));
-        return tally.share();
-    }
-    // The arrangement that was observed is one of them.
-    tally.count(true);
-    let mut random = Random(SEED);
-    for _ in 0..RESAMPLES {
-        random.shuffle(&mut all);
-        tally.count(difference(all.iter().take(before.len()).sum()) >= observed);
-    }
-    tally.share()
-}
-
-impl Interval {
-    fn about(median: f64, mut drawn: Vec<f64>) -> Self {
-        drawn.sort_by(f64::total_cmp);
-        let at = |share: f64| quantile(&drawn, share).unwrap_or(median);
-        Self { median, low: at(TAIL), high: at(1.0 - TAIL) }
-    }
-}
-
-#[derive(Default)]
-struct Tally {
-    hits: usize,
-    all: usize,
-}
-
-impl Tally {
-    fn count(&mut self, hit: bool) {
-        self.hits += usize::from(hit);
-        self.all += 1;
-    }
-
-    fn share(&self) -> f64 {
-        count(self.hits) / count(self.all)
-    }
-}
-
-/// xorshift64* (Vigna 2016): statistics, not secrets.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// Below `bound`; the bias of the multiplication is bound / 2⁶⁴.
-    fn below(&mut self, bound: usize) -> usize {
-        let wide = u128::from(self.next()) * u128::try_from(bound).unwrap_or(0);
-        usize::try_from(wide >> 64).unwrap_or(0)
-    }
-
-    /// As many values as there are, with replacement, sorted.
-    fn resample(&mut self, values: &[f64], into: &mut Vec<f64>) {
-        into.clear();
-        into.extend((0..values.len()).filter_map(|_| values.get(self.below(values.len())).copied()));
-        into.sort_by(f64::total_cmp);
-    }
-
-    /// Fisher and Yates.
-    fn shuffle(&mut self, values: &mut [f64]) {
-        for last in (1..values.len()).rev() {
-            values.swap(last, self.below(last + 1));
-        }
-    }
+    let inside = |k: &usize| distribution::heads_at_most(*k, sorted.len()) * 2.0 <= MISSED;
+    let skipped = (0..sorted.len() / 2).take_while(inside).count().saturating_sub(1);
+    let low = sorted.get(skipped).copied().unwrap_or(least);
+    let high = sorted.iter().rev().nth(skipped).copied().unwrap_or(greatest);
+    Some(Interval { median, low, high })
 }
 
 fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
@@ -214,31 +94,6 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
         return Some(upper);
     }
     Some(f64::midpoint(*sorted.get(sorted.len() / 2 - 1)?, upper))
-}
-
-/// The smallest value that at least `share` of them do not exceed.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    let rank = (0..=last).find(|rank| count(rank + 1) >= share * count(sorted.len())).unwrap_or(last);
-    sorted.get(rank).copied()
-}
-
-/// n over k, or as many as there can be.
-fn arrangements(n: usize, k: usize) -> u64 {
-    (1..=k.min(n - k))
-        .try_fold(1u64, |all, i| Some(all.checked_mul((n - i + 1) as u64)? / i as u64))
-        .unwrap_or(u64::MAX)
-}
-
-/// Calls with the sum of every choice of `k` values.
-fn each_sum(values: &[f64], k: usize, sum: f64, visit: &mut impl FnMut(f64)) {
-    if k == 0 {
-        return visit(sum);
-    }
-    if let Some((first, rest)) = values.split_first().filter(|_| k <= values.len()) {
-        each_sum(rest, k - 1, sum + first, visit);
-        each_sum(rest, k, sum, visit);
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
@@ -263,75 +118,31 @@ mod tests {
         assert_eq!(median_interval(&[]), None);
     }
 
-    /// Of five values the bootstrap's distribution is known: the median is at least the k-th value with the binomial
-    /// probability P(X ≤ 2), X of 5 draws below it. P(median = smallest) = 0.0579 > 2.5 %, so the bounds are the
-    /// extremes.
     #[test]
-    fn of_five_values_the_bounds_are_the_extremes() {
-        let interval = median_interval(&[10.0, 12.0, 11.0, 14.0, 13.0]).unwrap();
-        assert_eq!(interval, Interval { median: 12.0, low: 10.0, high: 14.0 });
+    fn equal_values_have_an_interval_without_width() {
+        assert_eq!(median_interval(&[7.0, 7.0]), Some(Interval { median: 7.0, low: 7.0, high: 7.0 }));
     }
 
-    /// Of 1..=99 the binomial interval of the median's order statistics is (40, 60).
+    /// The usual table of distribution-free intervals (Conover 1999, §3.2): the extremes of six to eight, the second
+    /// values of nine to eleven, the sixth of twenty, the fortieth of 99.
     #[test]
-    fn of_many_values_the_bounds_are_those_of_the_binomial_distribution() {
-        let values: Vec<f64> = (1..=99u32).map(f64::from).collect();
-        let interval = median_interval(&values).unwrap();
-        assert_eq!(interval.median, 50.0);
-        assert!((39.0..=41.0).contains(&interval.low), "{interval:?}");
-        assert!((59.0..=61.0).contains(&interval.high), "{interval:?}");
+    fn from_six_values_on_the_bounds_are_order_statistics() {
+        for (n, k) in [(6, 1), (7, 1), (8, 1), (9, 2), (11, 2), (12, 3), (20, 6), (99, 40)] {
+            let values: Vec<f64> = (1..=n).map(f64::from).collect();
+            let interval = median_interval(&values).unwrap();
+            assert_eq!((interval.low, interval.high), (f64::from(k), f64::from(n + 1 - k)), "{n}");
+        }
     }
 
-    /// The same interval whether it is computed, or drawn as for an even number.
+    /// Beyond the extremes by 20^(1/(n−1)) / 2 − 1 of the range: 9, 1.236, 0.357 and 0.057.
     #[test]
-    fn computed_and_drawn_intervals_agree() {
-        let odd: Vec<f64> = (1..=99u32).map(f64::from).collect();
-        let even: Vec<f64> = (1..=100u32).map(f64::from).collect();
-        let (odd, even) = (median_interval(&odd).unwrap(), median_interval(&even).unwrap());
-        assert!((odd.low - even.low).abs() <= 1.5 && (odd.high - even.high).abs() <= 1.5, "{odd:?} {even:?}");
-    }
-
-    #[test]
-    fn the_same_numbers_give_the_same_interval() {
-        let values = [1.0, 5.0, 2.0, 8.0, 3.0, 9.0];
-        assert_eq!(median_interval(&values), median_interval(&values));
-    }
-
-    #[test]
-    fn a_ratio_of_constants_has_no_width() {
-        let ratio = ratio_interval(&[2.0; 5], &[3.0; 4]).unwrap();
-        assert_eq!(ratio, Interval { median: 1.5, low: 1.5, high: 1.5 });
-        assert_eq!(ratio_interval(&[0.0; 3], &[1.0; 3]), None);
-    }
-
-    /// Fisher's classic: of the 252 arrangements of five and five, two are as extreme as complete separation.
-    #[test]
-    fn complete_separation_of_five_and_five_is_two_in_252() {
-        let (low, high) = ([1.0, 2.0, 3.0, 4.0, 5.0], [11.0, 12.0, 13.0, 14.0, 15.0]);
-        assert!((permutation_p(&low, &high) - 2.0 / 252.0).abs() < 1e-12);
-        assert!((permutation_p(&high, &low) - 2.0 / 252.0).abs() < 1e-12);
-        assert!(Difference::between(&low, &high).unwrap().significant);
-    }
-
-    #[test]
-    fn three_and_three_are_too_few_to_tell() {
-        let difference = Difference::between(&[1.0, 2.0, 3.0], &[11.0, 12.0, 13.0]).unwrap();
-        assert!((difference.p - 0.1).abs() < 1e-12);
-        assert!(!difference.significant);
-    }
-
-    #[test]
-    fn what_is_equal_does_not_differ() {
-        assert_eq!(permutation_p(&[0.1, 0.2, 0.3, 0.4, 0.5], &[0.5, 0.4, 0.3, 0.2, 0.1]), 1.0);
-        assert_eq!(permutation_p(&[], &[1.0]), 1.0);
-    }
-
-    #[test]
-    fn of_many_values_arrangements_are_drawn() {
-        let before: Vec<f64> = (0..40u32).map(f64::from).collect();
-        let shifted: Vec<f64> = before.iter().map(|value| value + 30.0).collect();
-        let alike: Vec<f64> = before.iter().map(|value| value + 0.1).collect();
-        assert!(permutation_p(&before, &shifted) < 0.001);
-        assert!(permutation_p(&before, &alike) > 0.9);
+    fn below_six_values_the_bounds_are_beyond_the_extremes() {
+        let interval = median_interval(&[-1.0, 1.0]).unwrap();
+        assert!((interval.low + 19.0).abs() < 1e-9 && (interval.high - 19.0).abs() < 1e-9, "{interval:?}");
+        let interval = median_interval(&[-1.0, 0.3, 1.0]).unwrap();
+        assert!((interval.high - (1.0 + 2.0 * 1.236_068)).abs() < 1e-6, "{interval:?}");
+        let interval = median_interval(&[100.0, 102.0, 104.0, 107.0, 110.0]).unwrap();
+        assert!((interval.low - 99.426).abs() < 0.01 && (interval.high - 110.574).abs() < 0.01, "{interval:?}");
+        assert_eq!(median_interval(&[0.0, 0.0, 4.0]).unwrap().low, 0.0);
     }
 }

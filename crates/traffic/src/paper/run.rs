@@ -19,12 +19,7 @@ pub async fn rerun(
     target: &str,
     mut execute: impl AsyncFnMut(&Experiment, u32) -> Result<Outcome, String>,
 ) -> (PaperResult, Vec<Run>) {
-    let run = |experiment: &Experiment| Run {
-        experiment: experiment.clone(),
-        target: target.to_owned(),
-        outcomes: Vec::new(),
-        problem: None,
-    };
+    let run = |experiment: &Experiment| Run::of(experiment.clone(), target.to_owned());
     let mut runs: Vec<Run> = plan.experiments.iter().map(run).collect();
     for repetition in 0..plan.repetitions {
         for run in runs.iter_mut().filter(|run| run.problem.is_none() || !run.outcomes.is_empty()) {

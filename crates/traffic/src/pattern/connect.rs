@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connections::Connections;
 use super::deliver;
@@ -52,15 +52,15 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let mut visitors = JoinSet::new();
     for number in 0..experiment.publishers {
         let pacer = experiment.rate.map(|rate| Pacer::new(rate, number, experiment.publishers)).transpose();
-        let pacer = pacer.map_err(|error| PatternError::Experiment(format!("no timer: {error}")))?;
+        let pacer = pacer.map_err(|error| PatternError::Timer(error.to_string()))?;
         visitors.spawn_local(come_and_go(Rc::clone(&visits), Rc::clone(&bench.publishers), number, pacer));
     }
-    while let Some(visited) = visitors.join_next().await {
-        visited.map_err(|error| DriverError::Connection(error.to_string()))?;
-    }
+    visits.all(visitors).await?;
     let seconds = visits.began.elapsed().as_secs_f64();
     deliver::drain(&stage, &Cell::new(0)).await;
+    stage.check()?;
     let mut outcome = visits.outcome(seconds);
+    stage.offer.write(stage.now_ns(), |_| 1, &mut outcome);
     outcome.bytes = outcome.bytes.plus(followers.bytes().since(carried));
     bench.end(machine, &mut outcome);
     outcome.gateway_connect = outcome.gateway;
@@ -93,14 +93,38 @@ async fn keep(experiment: &Experiment, stage: &Stage, bench: &Bench<'_>) -> Resu
 impl Visits {
     fn begin(experiment: &Experiment, stage: &Rc<Stage>) -> Self {
         let began = Instant::now();
+        let lasts = Duration::from_secs_f64(experiment.seconds);
+        stage.offer.start(stage.now_ns());
+        stage.offer.open(stage.now_ns(), nanoseconds(lasts));
         Self {
             experiment: experiment.clone(),
             stage: Rc::clone(stage),
             counted: RefCell::default(),
             left: Cell::new(experiment.count.unwrap_or(u64::MAX)),
             began,
-            end: began + Duration::from_secs_f64(experiment.seconds),
+            end: began + lasts,
         }
+    }
+
+    /// Waits until the last visitor has gone.
+    async fn all(&self, mut visitors: JoinSet<()>) -> Result<(), DriverError> {
+        let mut is_closed = false;
+        loop {
+            tokio::select! {
+                () = sleep_until(self.end), if !is_closed => {
+                    is_closed = true;
+                    self.stage.offer.close(self.stage.now_ns());
+                }
+                visited = visitors.join_next() => match visited {
+                    Some(visited) => visited.map_err(|error| DriverError::Connection(error.to_string()))?,
+                    None => break,
+                }
+            }
+        }
+        if !is_closed {
+            self.stage.offer.close(self.stage.now_ns());
+        }
+        Ok(())
     }
 
     /// The counts of visitors and subscribers together.
@@ -120,8 +144,10 @@ impl Visits {
         }
     }
 
+    /// Whether no visit begins any more. One that was due in time may begin while missing messages are waited for.
     fn is_over(&self) -> bool {
-        self.left.get() == 0 || Instant::now() >= self.end
+        let more = if self.experiment.rate.is_some() { self.stage.patience() } else { Duration::ZERO };
+        self.left.get() == 0 || Instant::now() >= self.end + more
     }
 
     fn failed(&self, why: String) {
@@ -133,16 +159,22 @@ impl Visits {
 
 async fn come_and_go(visits: Rc<Visits>, driver: Rc<dyn Driver>, number: u32, mut pacer: Option<Pacer>) {
     while !visits.is_over() {
+        let mut due_ns = visits.stage.now_ns();
         if let Some(pacer) = &mut pacer {
-            poll_fn(|cx| poll_due(&visits, pacer, cx)).await;
-            pacer.advance();
+            if visits.stage.offer.is_over_at(pacer.next_ns()) {
+                return;
+            }
+            due_ns = visits.stage.offer.first_due_ns() + pacer.next_ns();
+            poll_fn(|cx| poll_due(&visits, pacer, due_ns, cx)).await;
             if visits.is_over() {
                 return;
             }
+            pacer.advance();
+            visits.stage.offer.begin(number, visits.stage.now_ns());
         }
         visits.left.set(visits.left.get() - 1);
         visits.counted.borrow_mut().sent += 1;
-        match timeout_at(Instant::now() + VISIT_MAX, visit(&visits, &*driver, number)).await {
+        match timeout_at(Instant::now() + VISIT_MAX, visit(&visits, &*driver, number, due_ns)).await {
             Ok(Ok(())) => visits.counted.borrow_mut().acknowledged += 1,
             Ok(Err(error)) => visits.failed(error.to_string()),
             Err(_) => visits.failed(format!("a visit took longer than {VISIT_MAX:?}")),
@@ -150,9 +182,9 @@ async fn come_and_go(visits: Rc<Visits>, driver: Rc<dyn Driver>, number: u32, mu
     }
 }
 
-fn poll_due(visits: &Visits, pacer: &mut Pacer, cx: &mut Context<'_>) -> Poll<()> {
+fn poll_due(visits: &Visits, pacer: &mut Pacer, due_ns: u64, cx: &mut Context<'_>) -> Poll<()> {
     loop {
-        let wait = Duration::from_nanos(pacer.next_ns()).saturating_sub(visits.began.elapsed());
+        let wait = Duration::from_nanos(due_ns.saturating_sub(visits.stage.now_ns()));
         if wait.is_zero() || visits.is_over() {
             return Poll::Ready(());
         }
@@ -163,8 +195,7 @@ fn poll_due(visits: &Visits, pacer: &mut Pacer, cx: &mut Context<'_>) -> Poll<()
 }
 
 /// Connects, says or asks what there is to be said or asked, and goes.
-async fn visit(visits: &Visits, driver: &dyn Driver, number: u32) -> Result<(), DriverError> {
-    let began = Instant::now();
+async fn visit(visits: &Visits, driver: &dyn Driver, number: u32, due_ns: u64) -> Result<(), DriverError> {
     let connected = driver.connect(Role::Publisher, number).await?;
     let mut client = connected.client;
     {
@@ -183,7 +214,7 @@ async fn visit(visits: &Visits, driver: &dyn Driver, number: u32) -> Result<(), 
     let mut counted = visits.counted.borrow_mut();
     counted.bytes = counted.bytes.plus(carried);
     if done.is_ok() {
-        counted.answer.record_ns(nanoseconds(began.elapsed()).max(1));
+        counted.answer.record_ns(visits.stage.now_ns().saturating_sub(due_ns).max(1));
     }
     done
 }

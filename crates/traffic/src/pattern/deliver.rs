@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::task::coop::unconstrained;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connections::{Connections, Shared};
 use super::crew::Crew;
 use super::publisher::Publisher;
-use super::stage::{Stage, is_stamped};
+use super::stage::{Stage, nanoseconds};
 use super::subscriber::Subscriber;
-use super::{Bench, PatternError, stamp};
+use super::{Bench, Closed, PatternError, stamp};
 use crate::driver::{Answer, DriverError, Request, Role, Sink};
 use crate::experiment::{Experiment, Operation};
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
@@ -28,9 +28,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One repetition.
 pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
-    if experiment.operation == Operation::Deliver && experiment.payload_bytes < stamp::STAMP_BYTES {
-        one_publisher_a_topic(experiment)?;
-    }
     let stage = Rc::new(Stage::new(experiment, bench.conflates));
     let mut tasks = JoinSet::new();
     let wire = bench.wire();
@@ -53,7 +50,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let mut crew = Crew::default();
     for (number, client) in (0..).zip(&writers.clients) {
         let publisher = Publisher::new(&stage, Rc::clone(client), number, &under_way);
-        let publisher = publisher.map_err(|error| PatternError::Experiment(format!("no timer: {error}")))?;
+        let publisher = publisher.map_err(|error| PatternError::Timer(error.to_string()))?;
         if experiment.operation == Operation::Deliver {
             // They take turns with subscribers.
             tasks.spawn_local(publisher.work());
@@ -63,7 +60,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     }
     // It gives way by itself when each has had its turn.
     tasks.spawn_local(unconstrained(crew));
-    let outcome = measure(&stage, bench, &writers, &readers, &under_way).await;
+    let outcome = measure(&stage, bench, &writers, &readers, &under_way).await?;
     tasks.shutdown().await;
     let wire = bench.wire();
     writers.close().await;
@@ -75,18 +72,6 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
         outcome.note_closing(closing);
     }
     Ok(outcome)
-}
-
-/// Without room for a stamp, messages are known by their order alone.
-fn one_publisher_a_topic(experiment: &Experiment) -> Result<(), PatternError> {
-    if experiment.publishers > experiment.topics {
-        return Err(PatternError::Experiment(format!(
-            "payloads of less than {} bytes need a topic for each publisher",
-            stamp::STAMP_BYTES
-        )));
-    }
-    debug_assert!(!is_stamped(experiment), "who is not stamped goes by the topic");
-    Ok(())
 }
 
 /// Connects all subscribers; they receive from then on.
@@ -154,40 +139,48 @@ async fn measure(
     writers: &Connections,
     readers: &Connections,
     under_way: &Cell<u64>,
-) -> Outcome {
+) -> Result<Outcome, Closed> {
     let experiment = &stage.experiment;
-    stage.first_due_ns.set(stage.now_ns());
+    stage.offer.start(stage.now_ns());
     if experiment.count.is_none() && experiment.warm_up_seconds > 0.0 {
         open(stage);
-        sleep(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
+        stage.pass(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
+        stage.check()?;
     }
     let bytes = writers.bytes().plus(readers.bytes());
     let wire = bench.wire();
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
-    stage.ledger.borrow_mut().begin(stage.now_ns());
+    let lasts = Duration::from_secs_f64(experiment.seconds);
+    let (now_ns, end) = (stage.now_ns(), Instant::now() + lasts);
+    stage.ledger.borrow_mut().begin(now_ns);
     if !stage.open.get() {
-        stage.first_due_ns.set(stage.now_ns());
+        stage.offer.start(now_ns);
         open(stage);
     }
-    let end = Instant::now() + Duration::from_secs_f64(experiment.seconds);
-    while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 {
+    stage.offer.open(now_ns, nanoseconds(lasts));
+    while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 && !stage.is_void() {
         tokio::select! {
             () = stage.changed.notified() => {}
             () = sleep_until(end) => break,
         }
     }
+    stage.check()?;
     let busy = thread.busy();
+    stage.offer.close(stage.now_ns());
+    catch_up(stage).await;
     stage.open.set(false);
     drain(stage, under_way).await;
+    stage.check()?;
     let mut outcome = stage.ledger.borrow_mut().finish();
+    stage.offer.write(stage.now_ns(), |publisher| stage.weight(publisher), &mut outcome);
     bench.end(machine, &mut outcome);
     // Where the other end has closed every connection, it has set the pace.
     let lateness = stage.late();
     outcome.limited_by_generator = limit(busy, lateness.as_ref()).filter(|_| stage.publishers.get() > 0);
     outcome.bytes = writers.bytes().plus(readers.bytes()).since(bytes);
     outcome.bytes.wire = bench.settled_wire_since(wire).await;
-    outcome
+    Ok(outcome)
 }
 
 fn open(stage: &Stage) {
@@ -195,14 +188,23 @@ fn open(stage: &Stage) {
     stage.wake();
 }
 
+/// Has operations sent that were due and not sent when the time was over, for as long as missing messages are waited
+/// for.
+async fn catch_up(stage: &Stage) {
+    let until = Instant::now() + stage.patience();
+    while stage.offer.backlog() > 0 && stage.publishers.get() > 0 && !stage.is_void() && Instant::now() < until {
+        let _ = timeout(LOOK, stage.changed.notified()).await;
+    }
+}
+
 /// Waits for what is missing, as long as something comes.
 pub(crate) async fn drain(stage: &Stage, under_way: &Cell<u64>) {
-    let patience = Duration::from_secs_f64(stage.experiment.drain_seconds.max(0.0));
+    let patience = stage.patience();
     let mut heard = Instant::now();
     let mut last = 0;
     loop {
         let (settled, at) = stage.ledger.borrow().settled();
-        if settled && under_way.get() == 0 {
+        if (settled && under_way.get() == 0) || stage.is_void() {
             return;
         }
         if at != last {

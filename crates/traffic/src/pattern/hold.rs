@@ -1,12 +1,17 @@
 //! Connections made and held: what one costs that does nothing.
 
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
-use super::connections::Connections;
-use super::{Bench, PatternError};
-use crate::driver::Role;
+use super::connections::{Connections, Shared};
+use super::stage::may_break;
+use super::{Bench, Closed, PatternError};
+use crate::driver::{Answer, Role, Sink};
 use crate::experiment::Experiment;
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
 use crate::outcome::Outcome;
@@ -34,7 +39,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
         ..Outcome::default()
     };
     outcome.connect_bytes.wire = bench.wire_since(wire);
-    sleep(Duration::from_secs_f64(experiment.seconds)).await;
+    hold(experiment, &held, &mut outcome).await?;
     bench.end(machine, &mut outcome);
     let connections = f64::from(experiment.publishers);
     outcome.more.insert("connects_per_s".to_owned(), connections / seconds);
@@ -45,4 +50,48 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     }
     held.close().await;
     Ok(outcome)
+}
+
+/// Holds all connections for the time of the experiment.
+async fn hold(experiment: &Experiment, held: &Connections, outcome: &mut Outcome) -> Result<(), Closed> {
+    let mut watched = JoinSet::new();
+    for (number, client) in (0u32..).zip(&held.clients) {
+        let ended = ended(Rc::clone(client));
+        watched.spawn_local(async move { (number, ended.await) });
+    }
+    let began = Instant::now();
+    let end = began + Duration::from_secs_f64(experiment.seconds);
+    while let Ok(Some(Ok((number, why)))) = timeout_at(end, watched.join_next()).await {
+        if !may_break(experiment) {
+            return Err(Closed { who: format!("client {number}"), after: Some(began.elapsed()), why });
+        }
+        outcome.disconnects += 1;
+        outcome.first_error.get_or_insert(why);
+    }
+    watched.shutdown().await;
+    Ok(())
+}
+
+/// Does what the protocol asks of an idle client, until the connection is over. Returns why it is.
+async fn ended(client: Shared) -> String {
+    struct Nothing;
+    impl Sink for Nothing {
+        fn done(&mut self, _: u64, _: Answer<'_>) {}
+        fn message(&mut self, _: &[u8]) {}
+    }
+    poll_fn(|cx| {
+        let mut client = client.borrow_mut();
+        let turned = client.poll_turn(cx, &mut Nothing);
+        match turned {
+            Poll::Ready(Err(error)) => Poll::Ready(error.to_string()),
+            _ if !client.is_open() => Poll::Ready("the other end has closed it".to_owned()),
+            Poll::Ready(Ok(())) => {
+                // Others have their turn before the next read.
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }

@@ -141,6 +141,11 @@ impl Ledger {
         }
     }
 
+    /// How long after the beginning of the measurement that is, in nanoseconds; nothing before it.
+    pub(crate) fn since_began(&self, now_ns: u64) -> Option<u64> {
+        self.began_ns.map(|began| now_ns.saturating_sub(began))
+    }
+
     /// Deliveries of this lane that are still to come.
     pub(crate) fn outstanding(&self, lane: u32) -> u64 {
         self.lane(lane).map_or(0, |lane| lane.outstanding)

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 
 use super::connections::Shared;
+use super::offer::share;
 use super::pacer::Pacer;
 use super::stage::{Stage, is_stamped};
 use super::stamp;
@@ -67,13 +68,11 @@ impl Publisher {
     ) -> std::io::Result<Self> {
         let experiment = &stage.experiment;
         let publishers = u64::from(experiment.publishers);
-        let left = experiment
-            .count
-            .map_or(u64::MAX, |count| count / publishers + u64::from(u64::from(number) < count % publishers));
+        let left = share(experiment, number);
         if left == 0 {
             stage.finished.set(stage.finished.get() + 1);
         }
-        let share = match experiment.in_flight {
+        let in_flight = match experiment.in_flight {
             0 => u64::MAX,
             in_flight => (u64::from(in_flight) / publishers).max(1),
         };
@@ -92,7 +91,7 @@ impl Publisher {
             turn: u64::try_from(TURN_BYTES / message).unwrap_or(1).max(1),
             awaits: is_awaited(experiment),
             asks: experiment.operation != Operation::Deliver && is_awaited(experiment),
-            share,
+            share: in_flight,
             left,
             pacer,
             held: false,
@@ -105,9 +104,8 @@ impl Publisher {
     pub(crate) async fn work(mut self) {
         let ended = poll_fn(|cx| self.poll(cx)).await;
         self.stage.publishers.set(self.stage.publishers.get().saturating_sub(1));
-        self.stage.ledger.borrow_mut().disconnected(&ended.to_string());
         self.under_way.set(self.under_way.get().saturating_sub(self.unanswered));
-        self.stage.changed.notify_one();
+        self.stage.disconnected(format!("publisher {}", self.number), &ended.to_string());
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DriverError> {
@@ -173,9 +171,7 @@ impl Publisher {
             allowed = allowed.min((room / fan_out).max(first));
         }
         match &self.pacer {
-            Some(pacer) if allowed > 0 => {
-                allowed.min(pacer.due(self.now_ns().saturating_sub(self.stage.first_due_ns.get())))
-            }
+            Some(pacer) if allowed > 0 => allowed.min(pacer.due_before(self.stage.offer.horizon_ns(self.now_ns()))),
             Some(_) | None => allowed,
         }
     }
@@ -183,8 +179,9 @@ impl Publisher {
     fn begin(&mut self, now_ns: u64) -> Result<(), DriverError> {
         let due_ns = match &mut self.pacer {
             Some(pacer) => {
-                let due_ns = self.stage.first_due_ns.get() + pacer.next_ns();
+                let due_ns = self.stage.offer.first_due_ns() + pacer.next_ns();
                 pacer.advance();
+                self.stage.offer.begin(self.number, now_ns);
                 if !self.held {
                     self.stage.lateness.borrow_mut().record_ns(now_ns.saturating_sub(due_ns).max(1));
                 }
@@ -241,8 +238,12 @@ impl Publisher {
             self.stage.wait(cx.waker());
         }
         if let Some(pacer) = &mut self.pacer {
-            let now_ns = self.stage.now_ns().saturating_sub(self.stage.first_due_ns.get());
-            let wait = Duration::from_nanos(pacer.next_ns().saturating_sub(now_ns));
+            let offer = &self.stage.offer;
+            if offer.is_over_at(pacer.next_ns()) {
+                return;
+            }
+            let due_ns = offer.first_due_ns() + pacer.next_ns();
+            let wait = Duration::from_nanos(due_ns.saturating_sub(self.stage.now_ns()));
             if pacer.poll_in(wait, cx).is_ready() {
                 cx.waker().wake_by_ref();
             }

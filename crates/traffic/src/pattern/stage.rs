@@ -5,10 +5,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tokio::time::sleep_until;
 
 use super::ledger::Ledger;
-use super::stamp;
+use super::offer::Offer;
+use super::{Closed, stamp};
 use crate::experiment::{Experiment, Operation};
+use crate::link::Conditions;
 use crate::measure::latency::Latency;
 
 /// Shared by every task of one thread.
@@ -24,8 +27,12 @@ pub(crate) struct Stage {
     pub(crate) finished: Cell<u32>,
     /// From when an operation was due to when it was sent, where nothing but the generator held it back.
     pub(crate) lateness: RefCell<Latency>,
-    /// When the first operation was, or is, due.
-    pub(crate) first_due_ns: Cell<u64>,
+    /// The operations that come at a rate.
+    pub(crate) offer: Offer,
+    /// The connection that ended first, and must not have.
+    closed: RefCell<Option<Closed>>,
+    /// Connections may break: the link loses frames, and how many break is a result.
+    may_break: bool,
     /// Publishers that wait for others' deliveries.
     waiting: RefCell<Vec<Waker>>,
     /// Something that the conductor may wait for has happened.
@@ -49,7 +56,9 @@ impl Stage {
             publishers: Cell::new(experiment.publishers),
             finished: Cell::new(0),
             lateness: RefCell::default(),
-            first_due_ns: Cell::new(0),
+            offer: Offer::new(experiment),
+            closed: RefCell::default(),
+            may_break: may_break(experiment),
             waiting: RefCell::default(),
             changed: Notify::new(),
         }
@@ -84,6 +93,48 @@ impl Stage {
         self.experiment.rate.map(|_| self.lateness.take())
     }
 
+    /// How long missing messages are waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.experiment.drain_seconds)
+    }
+
+    /// A connection has ended before it should, as its client noticed now.
+    pub(crate) fn disconnected(&self, who: String, why: &str) {
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.disconnected(why);
+        if !self.may_break {
+            let after = ledger.since_began(self.now_ns()).map(Duration::from_nanos);
+            self.closed.borrow_mut().get_or_insert_with(|| Closed { who, after, why: why.to_owned() });
+        }
+        self.changed.notify_one();
+    }
+
+    /// Whether the repetition is void.
+    pub(crate) fn is_void(&self) -> bool {
+        self.closed.borrow().is_some()
+    }
+
+    /// Why it is.
+    pub(crate) fn check(&self) -> Result<(), Closed> {
+        self.closed.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Waits so long, or until the repetition is void.
+    pub(crate) async fn pass(&self, time: Duration) {
+        let end = tokio::time::Instant::now() + time;
+        while !self.is_void() {
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep_until(end) => return,
+            }
+        }
+    }
+
+    /// How many latencies one operation of a publisher makes: of its deliveries, else of its answer.
+    pub(crate) fn weight(&self, publisher: u32) -> u64 {
+        u64::from(self.ledger.borrow().fan_out(self.lane(publisher))).max(1)
+    }
+
     /// The lane of a publisher's messages.
     pub(crate) fn lane(&self, publisher: u32) -> u32 {
         if is_stamped(&self.experiment) { publisher } else { publisher % self.experiment.topics }
@@ -93,6 +144,11 @@ impl Stage {
     pub(crate) fn topic(&self, number: u32) -> String {
         self.experiment.topic.replace("{}", &(number % self.experiment.topics).to_string())
     }
+}
+
+/// Whether connections may break without a fault of the other end.
+pub(crate) fn may_break(experiment: &Experiment) -> bool {
+    experiment.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy())
 }
 
 /// A duration as it is counted here.

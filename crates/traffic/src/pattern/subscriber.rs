@@ -63,8 +63,7 @@ impl Subscriber {
             }
         })
         .await;
-        self.stage.ledger.borrow_mut().disconnected(&ended.to_string());
-        self.stage.changed.notify_one();
+        self.stage.disconnected(format!("subscriber {}", self.place), &ended.to_string());
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {

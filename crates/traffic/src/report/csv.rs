@@ -30,7 +30,7 @@ pub fn table(runs: &[Run]) -> String {
     let head = ["run", "repetition"]
         .into_iter()
         .chain(names.iter().copied())
-        .chain(["configuration_sha256", "cipher", "measured_seconds"])
+        .chain(["began_unix_ms", "gateway_affinity", "configuration_sha256", "cipher", "measured_seconds"])
         .chain(COUNTS.map(|(name, _)| name))
         .chain(Figure::ALL.map(|figure| figure.meaning().key))
         .chain(["others_cpu_s", "limited_by_generator", "first_error"])
@@ -50,7 +50,9 @@ pub fn table(runs: &[Run]) -> String {
 
 fn measured(run: &Run, outcome: &Outcome) -> Vec<String> {
     let configuration = outcome.configuration_sha256().unwrap_or_default();
-    let mut fields = vec![configuration, outcome.cipher.clone(), outcome.seconds.to_string()];
+    let began = outcome.began_unix_ms.map(|began| began.to_string()).unwrap_or_default();
+    let affinity = outcome.gateway_affinity.clone().unwrap_or_default();
+    let mut fields = vec![began, affinity, configuration, outcome.cipher.clone(), outcome.seconds.to_string()];
     fields.extend(COUNTS.map(|(_, count)| count(outcome).to_string()));
     fields.extend(Figure::ALL.map(|figure| number(figure.of(&run.experiment, outcome))));
     fields.push(outcome.others_cpu_s.to_string());

@@ -3,6 +3,8 @@
 //! A "message" is a delivery at a subscriber; where nobody subscribes it is an answered operation, and where nothing is
 //! sent it is a connection. All figures per message divide by the same number.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::number::Unit;
@@ -32,12 +34,21 @@ pub struct Meaning {
     pub better: Better,
 }
 
+/// The figures without which an experiment shows nothing.
+pub(crate) const DECISIVE: [Figure; 3] = [Figure::Rate, Figure::LatencyP50, Figure::GatewayCpu];
+
 /// One of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     /// Messages a second.
     Rate,
+    /// Operations a second that were due, where they come at a rate.
+    Offered,
+    /// Operations a second that were sent of these.
+    Achieved,
+    /// Operations that were due and never sent.
+    Unsent,
     /// Payload bytes a second, of those messages.
     Goodput,
     /// Median of the time from when an operation was due to its delivery, else to its answer.
@@ -96,8 +107,11 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::Rate,
+        Self::Offered,
+        Self::Achieved,
+        Self::Unsent,
         Self::Goodput,
         Self::LatencyP50,
         Self::LatencyP99,
@@ -142,6 +156,9 @@ impl Figure {
         use Better::{Higher, Lower};
         let (key, title, unit, better) = match self {
             Self::Rate => ("per_s", "rate", Unit::PerSecond, Higher),
+            Self::Offered => ("offered_per_s", "offered", Unit::PerSecond, Higher),
+            Self::Achieved => ("achieved_per_s", "achieved", Unit::PerSecond, Higher),
+            Self::Unsent => ("unsent", "unsent", Unit::Count, Lower),
             Self::Goodput => ("goodput_bytes_per_s", "goodput", Unit::BytesPerSecond, Higher),
             Self::LatencyP50 => ("latency_p50_us", "p50", Unit::Microseconds, Lower),
             Self::LatencyP99 => ("latency_p99_us", "p99", Unit::Microseconds, Lower),
@@ -181,6 +198,9 @@ impl Figure {
         let gateway = outcome.gateway.as_ref();
         match self {
             Self::Rate => per(messages(outcome), outcome.seconds),
+            Self::Offered => outcome.offered.and(experiment.rate),
+            Self::Achieved => outcome.sending_seconds.and_then(|seconds| per(whole(outcome.sent), seconds)),
+            Self::Unsent => outcome.unsent.map(whole),
             Self::Goodput => per(messages(outcome) * float(experiment.payload_bytes), outcome.seconds)
                 .filter(|_| outcome.delivered + outcome.acknowledged > 0 && experiment.payload_bytes > 0),
             Self::LatencyP50 => latency(outcome).percentile_us(50.0),
@@ -219,10 +239,15 @@ impl Figure {
     }
 }
 
-/// Of deliveries, else of answers.
+/// Of deliveries, else of answers; with those of operations that were due and never sent, which have waited at least so
+/// long.
 #[must_use]
-pub fn latency(outcome: &Outcome) -> &Latency {
-    if outcome.delivery.count() > 0 { &outcome.delivery } else { &outcome.answer }
+pub fn latency(outcome: &Outcome) -> Cow<'_, Latency> {
+    let mut latency = Cow::Borrowed(if outcome.delivery.is_empty() { &outcome.answer } else { &outcome.delivery });
+    if !outcome.unsent_latency.is_empty() {
+        latency.to_mut().add(&outcome.unsent_latency);
+    }
+    latency
 }
 
 /// Both directions of each layer, together.
@@ -266,7 +291,7 @@ fn frames(bytes: &Bytes) -> Option<u64> {
 
 /// The number of expected messages that neither arrived nor were conflated; without subscribers, of requests that were
 /// never answered.
-fn lost(outcome: &Outcome) -> u64 {
+pub(crate) fn lost(outcome: &Outcome) -> u64 {
     if outcome.expected > 0 {
         outcome.expected.saturating_sub(outcome.delivered).saturating_sub(outcome.conflated)
     } else {
@@ -301,82 +326,4 @@ fn float(count: usize) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outcome::{ProcessUse, Wire};
-
-    fn outcome() -> Outcome {
-        let wire = Some(Wire { bytes_up: 600, bytes_down: 600, packets_up: 12, packets_down: 8 });
-        Outcome {
-            sent: 11,
-            acknowledged: 11,
-            expected: 11,
-            delivered: 10,
-            seconds: 2.0,
-            bytes: Bytes {
-                payload_up: 100,
-                payload_down: 100,
-                protocol_up: 150,
-                protocol_down: 150,
-                socket_up: 250,
-                socket_down: 200,
-                wire,
-            },
-            gateway: Some(ProcessUse { cpu_us: 55.0, ..ProcessUse::default() }),
-            ..Outcome::default()
-        }
-    }
-
-    fn value(figure: Figure, outcome: &Outcome) -> Option<f64> {
-        figure.of(&Experiment::default(), outcome)
-    }
-
-    #[test]
-    fn layers_add_up_to_the_wire() {
-        let outcome = outcome();
-        let layers = Figure::LAYERS.map(|layer| value(layer, &outcome).unwrap());
-        assert_eq!(layers, [20.0, 10.0, 15.0, 75.0]);
-        assert_eq!(value(Figure::TotalBytes, &outcome), Some(120.0));
-        assert_eq!(value(Figure::Packets, &outcome), Some(2.0));
-    }
-
-    #[test]
-    fn figures_are_per_delivery_where_something_is_delivered() {
-        let outcome = outcome();
-        assert_eq!(value(Figure::Rate, &outcome), Some(5.0));
-        assert_eq!(value(Figure::GatewayCpu, &outcome), Some(5.5));
-        assert_eq!(value(Figure::Lost, &outcome), Some(1.0));
-        let answered = Outcome { delivered: 0, expected: 0, ..outcome };
-        assert_eq!(value(Figure::Rate, &answered), Some(5.5));
-        assert_eq!(value(Figure::Lost, &answered), Some(0.0));
-    }
-
-    #[test]
-    fn what_nobody_counted_is_no_zero() {
-        let none = Outcome { seconds: 1.0, ..Outcome::default() };
-        for figure in [Figure::LatencyP50, Figure::GatewayCpu, Figure::TotalBytes, Figure::Packets, Figure::Memory] {
-            assert_eq!(value(figure, &none), None, "{figure:?}");
-        }
-        let unlinked = Outcome { bytes: Bytes { wire: None, ..outcome().bytes }, ..outcome() };
-        assert_eq!(value(Figure::TransportBytes, &unlinked), None);
-        assert_eq!(value(Figure::TotalBytes, &unlinked), Some(45.0));
-    }
-
-    #[test]
-    fn counters_of_gateway_and_generator_are_told_apart_and_absent_without_any() {
-        let counters = [Figure::Instructions, Figure::Cycles, Figure::GeneratorInstructions, Figure::GeneratorCycles];
-        let outcome = outcome();
-        assert_eq!(counters.map(|figure| value(figure, &outcome)), [None; 4]);
-        let used = |instructions, cycles| ProcessUse { instructions, cycles, ..ProcessUse::default() };
-        let counted = Outcome { gateway: Some(used(Some(30), None)), generator: used(Some(50), Some(70)), ..outcome };
-        assert_eq!(counters.map(|figure| value(figure, &counted)), [Some(3.0), None, Some(5.0), Some(7.0)]);
-    }
-
-    #[test]
-    fn keys_are_told_apart() {
-        let mut keys = Figure::ALL.map(|figure| figure.meaning().key).to_vec();
-        keys.sort_unstable();
-        keys.dedup();
-        assert_eq!(keys.len(), Figure::ALL.len());
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::command;
 use crate::outcome::Report;
 
 /// The format that is written, and the newest that is read.
@@ -48,7 +49,7 @@ pub enum ReadError {
 pub fn write(report: &Report, path: &Path) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');
-    fs::write(path, text)
+    super::write_private(path, &text)
 }
 
 /// Reads a report.
@@ -67,5 +68,7 @@ pub fn read(path: &Path) -> Result<Report, ReadError> {
     if version > VERSION {
         return Err(ReadError::Newer { path: path.to_owned(), version });
     }
-    serde_json::from_str(&text).map_err(content)
+    let mut report: Report = serde_json::from_str(&text).map_err(content)?;
+    report.command = command::redacted(&report.command);
+    Ok(report)
 }

@@ -134,7 +134,7 @@ mod tests {
     use crate::experiment::{Door, Experiment};
 
     fn run(experiment: Experiment) -> Run {
-        Run { experiment, target: "fogmux".to_owned(), outcomes: Vec::new(), problem: None }
+        Run::of(experiment, "fogmux".to_owned())
     }
 
     #[test]

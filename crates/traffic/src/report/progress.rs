@@ -50,7 +50,8 @@ impl<W: Write> Progress<W> {
     /// The output cannot be written.
     pub fn at(&mut self, what: &str, now: Instant) -> io::Result<()> {
         let left = duration(self.left_s(now));
-        let (done, all) = (self.done, self.expected_s.len());
+        // Repetitions that replace others were not expected.
+        let (done, all) = (self.done, self.expected_s.len().max(self.done + 1));
         match self.display {
             Display::Bar { columns } => {
                 let head = format!("{} {done}/{all}  {left} left  ", bar(self.share(now)));

@@ -55,7 +55,7 @@ impl<'a> Summary<'a> {
     #[must_use]
     pub fn latency(&self) -> Latency {
         let mut all = Latency::default();
-        self.used.iter().for_each(|outcome| all.add(figure::latency(outcome)));
+        self.used.iter().for_each(|outcome| all.add(&figure::latency(outcome)));
         all
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     use crate::experiment::Experiment;
 
     fn run(outcomes: Vec<Outcome>) -> Run {
-        Run { experiment: Experiment::default(), target: "fogmux".to_owned(), outcomes, problem: None }
+        Run { outcomes, ..Run::of(Experiment::default(), "fogmux".to_owned()) }
     }
 
     fn at(delivered: u64, limit: Option<&str>) -> Outcome {

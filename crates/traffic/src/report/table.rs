@@ -7,8 +7,11 @@ use crate::measure::statistics::Interval;
 
 /// The figures that make columns, by what they are about; those at the end of the list are the first to go where there
 /// is no room.
-const COLUMNS: [(Figure, u8); 25] = [
+const COLUMNS: [(Figure, u8); 28] = [
     (Figure::Rate, 0),
+    (Figure::Offered, 3),
+    (Figure::Achieved, 1),
+    (Figure::Unsent, 1),
     (Figure::Goodput, 6),
     (Figure::LatencyP50, 0),
     (Figure::LatencyP99, 1),

@@ -67,7 +67,11 @@ fn with_uncertainty(column: &Column, summary: &Summary<'_>) -> String {
         return cell;
     }
     let percent = (interval.high - interval.low) / 2.0 / interval.median * 100.0;
-    let percent = if percent < 1.0 { "<1".to_owned() } else { PERCENT.value(percent.round()) };
+    let percent = match percent {
+        narrow if narrow < 1.0 => "<1".to_owned(),
+        wide if wide > 100.0 => ">100".to_owned(),
+        between => PERCENT.value(between.round()),
+    };
     format!("{cell} ±{percent}%")
 }
 

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use super::figure::{DECISIVE, Figure};
+use super::number::{Unit, with_unit};
 use super::summary::Summary;
+use crate::outcome::{Outcome, Run};
 
 /// Processor seconds of others, for each second of a repetition, from which on they are named: a twentieth of a core.
 const OTHERS_NOTICEABLE: f64 = 0.05;
@@ -34,7 +37,12 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
     let mut all: Vec<Warning> = Vec::new();
     for summary in summaries {
         let of_run = |text| Warning { run: Some(summary.label.clone()), text };
-        all.extend([problem(summary), limited(summary), errors(summary)].into_iter().flatten().map(of_run));
+        all.extend(
+            [problem(summary), limited(summary), behind(summary), errors(summary), wide(summary)]
+                .into_iter()
+                .flatten()
+                .map(of_run),
+        );
     }
     all.extend(others(summaries));
     all.extend(weak(summaries));
@@ -43,7 +51,23 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
 }
 
 fn problem(summary: &Summary<'_>) -> Option<String> {
-    summary.run.problem.clone()
+    let Run { problem, failed, .. } = summary.run;
+    let replaced = || match failed.as_slice() {
+        [] => None,
+        [only] => Some(format!("a repetition failed: {only}")),
+        [first, ..] => Some(format!("{} repetitions failed; the first: {first}", failed.len())),
+    };
+    problem.clone().or_else(replaced)
+}
+
+/// An interval that did not become as narrow as `--until` asked for; the widest.
+fn wide(summary: &Summary<'_>) -> Option<String> {
+    let until = summary.run.until?;
+    let half = |figure: Figure| Some((figure, summary.get(figure)?.half_width()?));
+    let wide = DECISIVE.into_iter().filter_map(half).filter(|(_, half)| *half > until);
+    let (figure, half) = wide.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    let (title, half, until) = (figure.meaning().title, half * 100.0, until * 100.0);
+    Some(format!("{title} is known to ±{half:.1} % only, not to ±{until} % as was asked for"))
 }
 
 fn limited(summary: &Summary<'_>) -> Option<String> {
@@ -56,6 +80,24 @@ fn limited(summary: &Summary<'_>) -> Option<String> {
     } else {
         format!("{} of {of} repetitions are left out: the generator set the pace ({why})", summary.left_out.len())
     })
+}
+
+/// The target was slower than the schedule: what was measured is not what was asked for.
+fn behind(summary: &Summary<'_>) -> Option<String> {
+    let behind = summary.used.iter().filter(|outcome| outcome.fell_behind()).count();
+    if behind == 0 {
+        return None;
+    }
+    let rate = |figure| summary.get(figure).map(|rate| with_unit(Unit::PerSecond, rate.median)).unwrap_or_default();
+    let (offered, achieved) = (rate(Figure::Offered), rate(Figure::Achieved));
+    let sum =
+        |count: fn(&Outcome) -> Option<u64>| summary.used.iter().filter_map(|outcome| count(outcome)).sum::<u64>();
+    let (due, late, unsent) = (sum(|all| all.offered), sum(|all| all.behind), sum(|all| all.unsent));
+    Some(format!(
+        "{behind} of {} repetitions fell behind the schedule: {offered} were offered and {achieved} achieved; of {due} \
+         operations {late} were not sent in time and {unsent} of these never",
+        summary.used.len()
+    ))
 }
 
 fn errors(summary: &Summary<'_>) -> Option<String> {
@@ -109,7 +151,7 @@ fn few(summaries: &[Summary<'_>]) -> Option<Warning> {
         run: None,
         text: match fewest {
             1 => "some figures come from one repetition and have no interval".to_owned(),
-            _ => format!("some figures come from {fewest} repetitions; five make an interval worth its name"),
+            _ => format!("some figures come from {fewest} repetitions; with so few, intervals are wide"),
         },
     })
 }
@@ -118,11 +160,10 @@ fn few(summaries: &[Summary<'_>]) -> Option<Warning> {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
-    use crate::outcome::{Outcome, Run};
 
     fn said(outcomes: Vec<Outcome>, security: &str) -> String {
         let experiment = Experiment { security: security.parse().unwrap(), ..Experiment::default() };
-        let run = Run { experiment, target: "fogmux".to_owned(), outcomes, problem: None };
+        let run = Run { outcomes, ..Run::of(experiment, "fogmux".to_owned()) };
         let all = warnings(&[Summary::of(&run, "run".to_owned())]);
         all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
@@ -139,10 +180,8 @@ mod tests {
     #[test]
     fn what_disturbs_many_runs_is_said_once() {
         let loaded = |others_cpu_s| Run {
-            experiment: Experiment::default(),
-            target: "fogmux".to_owned(),
             outcomes: vec![Outcome { others_cpu_s, ..good() }; 5],
-            problem: None,
+            ..Run::of(Experiment::default(), "fogmux".to_owned())
         };
         let runs = [loaded(0.2), loaded(0.0), loaded(0.7)];
         let summaries: Vec<_> =
@@ -152,6 +191,22 @@ mod tests {
             all,
             ["others on this machine used up to 70 % of a core meanwhile, most in c; 2 of 3 were disturbed"]
         );
+    }
+
+    #[test]
+    fn failures_that_were_replaced_and_intervals_that_stayed_wide_are_named() {
+        let outcomes = [100, 120, 90, 130, 80, 100].map(|delivered| Outcome { delivered, ..good() });
+        let run = Run {
+            outcomes: outcomes.to_vec(),
+            failed: vec!["the gateway died".to_owned()],
+            until: Some(0.02),
+            ..Run::of(Experiment::default(), "fogmux".to_owned())
+        };
+        let all: Vec<_> = warnings(&[Summary::of(&run, "run".to_owned())]).iter().map(ToString::to_string).collect();
+        let wide = "run: rate is known to ±25.0 % only, not to ±2 % as was asked for";
+        assert_eq!(all, ["run: a repetition failed: the gateway died", wide]);
+        let narrow = Run { until: Some(0.25), failed: Vec::new(), ..run };
+        assert!(warnings(&[Summary::of(&narrow, "run".to_owned())]).is_empty());
     }
 
     #[test]
@@ -171,6 +226,12 @@ mod tests {
         assert!(
             said(vec![failed; 5], "high").contains("10 operations failed and 0 connections broke; the first: 4.03")
         );
+        let behind = Outcome { offered: Some(20), behind: Some(9), unsent: Some(4), ..good() };
+        assert!(
+            said(vec![behind; 5], "high").contains("of 100 operations 45 were not sent in time and 20 of these never")
+        );
+        let prompt = Outcome { offered: Some(1_000), behind: Some(10), unsent: Some(0), ..good() };
+        assert_eq!(said(vec![prompt; 5], "high"), "");
         assert!(said(vec![good()], "high").contains("one repetition"));
         assert!(said(vec![good(); 5], "low").contains("profile low is weak"));
     }

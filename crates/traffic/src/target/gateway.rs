@@ -51,7 +51,8 @@ impl Gateway {
         let io = |error| TargetError::Io(log.display().to_string(), error);
         let mut words = wrapper.iter().map(Into::into).chain([home.binary().as_os_str().to_owned()]);
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).args(["serve", "--json", "--free-ports", "--data"]).arg(home.data());
+        command.args(words).args(["serve", "--json", "--free-ports", "--end-with"]).arg(std::process::id().to_string());
+        command.arg("--data").arg(home.data());
         command.arg("--set").arg(format!("store.path={}", store.display()));
         if experiment.credential == Credential::Token {
             command.arg("--set").arg(format!("auth.token.key_file={}", home.token_key().display()));
@@ -72,6 +73,14 @@ impl Gateway {
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         vec![self.child.id()]
+    }
+
+    /// How its process ended, with the last lines of its log; nothing while it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok().flatten()?;
+        let said = self.said();
+        let said = if said.is_empty() { said } else { format!(" and said: {said}") };
+        Some(format!("the gateway ended ({status}){said}"))
     }
 
     /// The settings of the gateway as `KEY=VALUE`, without addresses and file paths, which differ between machines.

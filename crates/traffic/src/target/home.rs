@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use fogmux_net::channel::{Zeroizing, hex};
 use fogmux_net::profile::{ClientCertificates, KeyKind};
 
-use super::{Access, TargetError, token};
+use super::{Access, PrivateDirectory, TargetError, token};
 use crate::experiment::{Credential, Door, Experiment, Security};
 
 /// The user name of all clients.
@@ -20,8 +20,6 @@ pub(crate) const USER: &str = "bench";
 /// The name in the server's certificate, and the XMPP domain.
 const NAME: &str = "localhost";
 const RULES: &str = "[[allow]]\nauthenticated = true\nboth = [\"#\"]\n\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
-/// The size of the pre-shared key in bytes: as many bits as the key of PSK-AES128-CCM8.
-const PSK_BYTES: usize = 16;
 /// Bytes of the password and of the key of tokens, before they are written in hexadecimal digits.
 const SECRET_BYTES: usize = 16;
 
@@ -34,6 +32,8 @@ const COAP_PREFIX: &str = "ps";
 /// Credentials, for as long as this lives.
 pub struct Home {
     directory: PathBuf,
+    /// Where it is a temporary one.
+    private: Option<PrivateDirectory>,
     binary: PathBuf,
     password: Zeroizing<String>,
     psk: Zeroizing<Vec<u8>>,
@@ -48,7 +48,10 @@ impl Home {
     /// # Errors
     /// As there.
     pub fn temporary(binary: PathBuf) -> Result<Self, TargetError> {
-        Self::make(private_directory()?, binary)
+        let private = PrivateDirectory::new()?;
+        let mut home = Self::make(private.path().to_owned(), binary)?;
+        home.private = Some(private);
+        Ok(home)
     }
 
     /// Makes a user with a password, a pre-shared key and a token in a new directory; `binary` is `fogmux`.
@@ -60,15 +63,17 @@ impl Home {
         fs::create_dir_all(directory.join("clients")).map_err(io)?;
         // Not to be guessed: behind an agent others may reach the gateway, too.
         let password = Zeroizing::new(hex(&secret(SECRET_BYTES)?));
-        let psk = secret(PSK_BYTES)?;
         // As digits it has the 32 bytes that HS256 asks for (RFC 7518 §3.2).
         let token_key = Zeroizing::new(hex(&secret(SECRET_BYTES)?));
         let token = token::made(&token_key, USER, SystemTime::now());
         let (certificates, contexts) = (BTreeSet::new(), BTreeSet::new());
-        let home = Self { directory, binary, password, psk, token, certificates, contexts };
+        let psk = Zeroizing::default();
+        let mut home = Self { directory, private: None, binary, password, psk, token, certificates, contexts };
         home.run(&["passwd", USER], Some(&home.password))?;
-        let digits = Zeroizing::new(hex(&home.psk));
-        home.run(&["pki", "psk", USER, "--key", &digits], None)?;
+        // The command chooses the key: in its arguments others would see one.
+        let printed = home.run(&["pki", "psk", USER], None)?;
+        let none = || TargetError::Command("pki psk".to_owned(), "it printed no key".to_owned());
+        home.psk = printed.trim().rsplit_once(':').and_then(|(_, digits)| unhex(digits)).ok_or_else(none)?;
         home.write("acl.toml", RULES)?;
         home.write(TOKEN_KEY, &token_key)?;
         Ok(home)
@@ -188,19 +193,20 @@ impl Home {
         file.write_all(text.as_bytes()).map_err(io)
     }
 
-    fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<(), TargetError> {
+    /// Runs a command of `fogmux` and returns its output.
+    fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<Zeroizing<String>, TargetError> {
         let name = || arguments.join(" ");
         let failed = |error| TargetError::Io(name(), error);
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("--data").arg(self.data());
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(input.unwrap_or_default().as_bytes()).map_err(failed)?;
         }
         let output = child.wait_with_output().map_err(failed)?;
         if output.status.success() {
-            return Ok(());
+            return Ok(Zeroizing::new(String::from_utf8_lossy(&output.stdout).into_owned()));
         }
         Err(TargetError::Command(name(), String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
@@ -219,16 +225,8 @@ impl Drop for Home {
     }
 }
 
-/// A directory that nobody else reads, or has made before. Whoever asks for it removes it.
-pub(crate) fn private_directory() -> Result<PathBuf, TargetError> {
-    let directory = std::env::temp_dir().join(format!("fogmux-bench-{}", hex(&secret(8)?)));
-    let made = DirBuilder::new().mode(0o700).create(&directory);
-    made.map_err(|error| TargetError::Io(directory.display().to_string(), error))?;
-    Ok(directory)
-}
-
 /// Random bytes.
-fn secret(bytes: usize) -> Result<Zeroizing<Vec<u8>>, TargetError> {
+pub(super) fn secret(bytes: usize) -> Result<Zeroizing<Vec<u8>>, TargetError> {
     let mut secret = Zeroizing::new(vec![0; bytes]);
     let filled = getrandom::fill(&mut secret);
     filled.map_err(|error| TargetError::Start(format!("no random numbers: {error}")))?;
@@ -251,5 +249,25 @@ fn key_name(kind: KeyKind) -> &'static str {
         KeyKind::EcdsaP256 => "ecdsa",
         KeyKind::Rsa2048 => "rsa2048",
         KeyKind::Rsa4096 => "rsa4096",
+    }
+}
+
+/// The bytes of an even number of hexadecimal digits.
+fn unhex(digits: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let pairs = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok());
+    let bytes = pairs.collect::<Option<Vec<u8>>>().filter(|bytes| !bytes.is_empty())?;
+    Some(Zeroizing::new(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_was_printed() {
+        assert_eq!(unhex("00c0ffee").as_deref(), Some(&vec![0, 0xc0, 0xff, 0xee]));
+        for wrong in ["", "0", "0g", "µµ"] {
+            assert!(unhex(wrong).is_none(), "{wrong}");
+        }
     }
 }

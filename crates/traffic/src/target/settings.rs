@@ -89,13 +89,20 @@ fn profile(listener: &str, experiment: &Experiment) -> Vec<String> {
     set
 }
 
-/// Limits that large payloads and many clients would run into.
+/// Confirmable requests of one endpoint that a gateway has under way with its defaults, which are 16 times the exchanges
+/// that it remembers. It refuses more with 4.29.
+const UNDER_WAY: u32 = 1024;
+
+/// Limits that large payloads, many clients and large windows would run into.
 fn room(experiment: &Experiment) -> Vec<String> {
     let mut set = Vec::new();
     let clients = experiment.publishers.saturating_add(experiment.subscribers);
     if clients > 1_000 {
         set.push(format!("limits.connections_max={}", clients.saturating_add(1_000).max(60_000)));
         set.push("coap.dtls.handshakes_max=16384".to_owned());
+    }
+    if experiment.door == Door::Coap && experiment.window > UNDER_WAY {
+        set.push(format!("coap.exchanges_per_peer_max={}", experiment.window.div_ceil(16).min(65_536)));
     }
     let bytes = experiment.payload_bytes;
     if bytes < LARGE {
@@ -144,6 +151,14 @@ mod tests {
         let plain = Experiment::default();
         assert!(listener(Door::Http3, &plain).is_err());
         assert!(listener(Door::Mqtt, &Experiment { security: "oscore".parse().unwrap(), ..plain }).is_err());
+    }
+
+    #[test]
+    fn a_window_of_confirmable_requests_has_room() {
+        let set = |window| room(&Experiment { door: Door::Coap, window, ..Experiment::default() });
+        assert!(set(UNDER_WAY).is_empty());
+        assert_eq!(set(2000), ["coap.exchanges_per_peer_max=125"]);
+        assert!(room(&Experiment { door: Door::Mqtt, window: 100, ..Experiment::default() }).is_empty());
     }
 
     #[test]

@@ -166,8 +166,8 @@ fn one_run_is_a_list_of_everything() {
 fn a_comparison_keeps_to_the_width_of_the_terminal() {
     let (before, mut after) = (sample::matrix(7), sample::matrix(7));
     after.runs.iter_mut().flat_map(|run| &mut run.outcomes).for_each(|outcome| outcome.seconds *= 2.0);
-    let comparison = compare::compare(&before, &after);
-    assert!(comparison.has_regression());
+    let comparison = compare::compare(&before, &after, compare::SESSION);
+    assert!(comparison.count(compare::Verdict::Regression) > 0);
     let text = |width| comparison.terminal(compare::Shown::Everything, Some(width));
     for width in [40, 60, 80, 120] {
         let widest = text(width).lines().map(|line| line.chars().count()).max().unwrap();

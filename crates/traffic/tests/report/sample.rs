@@ -145,7 +145,7 @@ pub(crate) fn report(command: &str, runs: Vec<Run>) -> Report {
 
 pub(crate) fn run(experiment: Experiment, random: &mut Random) -> Run {
     let outcomes = (0..5).map(|_| outcome(&experiment, random)).collect();
-    Run { experiment, target: "fogmux 0.1.0".to_owned(), outcomes, problem: None }
+    Run { outcomes, ..Run::of(experiment, "fogmux 0.1.0".to_owned()) }
 }
 
 /// Messages a second, and what a message costs, of a door under a protection.

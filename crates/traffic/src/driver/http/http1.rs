@@ -238,6 +238,10 @@ impl Client for Http1 {
         if happened { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
+    fn is_open(&self) -> bool {
+        self.line.is_open()
+    }
+
     /// Protocol bytes are those of the stream above TLS.
     fn bytes(&self) -> Bytes {
         let (socket_up, socket_down) = self.line.bytes();

@@ -184,6 +184,10 @@ impl Client for Http2 {
         if sent || answered || came { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
+    fn is_open(&self) -> bool {
+        self.links.is_open()
+    }
+
     /// Protocol bytes are those of the stream above TLS: all frames.
     fn bytes(&self) -> Bytes {
         self.bytes.plus(self.links.bytes())

@@ -8,7 +8,7 @@ use super::pairs;
 use crate::outcome::{Outcome, Report};
 use crate::report::figure::Figure;
 use crate::report::label;
-use crate::report::number::Scale;
+use crate::report::number::{Scale, moment};
 use crate::report::summary::Summary;
 
 /// The figures of a repetition that are shown. The CSV has all of them.
@@ -55,7 +55,7 @@ fn repetitions(out: &mut String, summary: &Summary<'_>) {
         return;
     }
     let scales = SHOWN.map(|figure| (figure, figure.meaning().unit.scale(values(summary, figure))));
-    out.push_str("<div class=\"scroll\"><table><thead><tr><th scope=\"col\">repetition</th><th scope=\"col\">sent</th><th scope=\"col\">seconds</th>");
+    out.push_str("<div class=\"scroll\"><table><thead><tr><th scope=\"col\">repetition</th><th scope=\"col\">began</th><th scope=\"col\">sent</th><th scope=\"col\">seconds</th>");
     for (figure, scale) in scales {
         let _ = write!(
             out,
@@ -68,8 +68,9 @@ fn repetitions(out: &mut String, summary: &Summary<'_>) {
     for (index, outcome) in summary.run.outcomes.iter().enumerate() {
         let _ = write!(
             out,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{:.2}</td>",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{:.2}</td>",
             index + 1,
+            outcome.began_unix_ms.map(|began| moment(began / 1_000)).unwrap_or_default(),
             outcome.sent,
             outcome.seconds
         );

@@ -25,6 +25,8 @@ pub(crate) struct Plots {
 const SPEED_POINTS: usize = 150;
 /// From this ratio between the largest and the smallest on, bars would hide the small ones.
 const WIDE: f64 = 40.0;
+/// An interval is drawn from the median divided by this up to the median times this.
+const DRAWN_MOST: f64 = 3.0;
 /// The layers' names, and the classes of their colours.
 const LAYERS: [(&str, &str); 4] = [("l0", "payload"), ("l1", "protocol"), ("l2", "security"), ("l3", "transport")];
 
@@ -35,7 +37,7 @@ pub(crate) fn all(summaries: &[Summary<'_>], varying: &Varying) -> Vec<Plots> {
         Plots {
             id: "rate",
             title: "Rate",
-            caption: "Messages a second, as subscribers received them or as they were answered. Whiskers: 95 % interval of the median.".to_owned(),
+            caption: "Messages a second, as subscribers received them or as they were answered. Whiskers: 95 % interval of the median, up to three times its value.".to_owned(),
             panels: of(Figure::Rate),
         },
         Plots {
@@ -103,16 +105,21 @@ fn as_refs(keys: &[String]) -> Vec<&str> {
     keys.iter().map(String::as_str).collect()
 }
 
+/// The part of an interval that is drawn: those of two or three repetitions would leave no room for anything else.
+fn clipped(interval: &Interval) -> Interval {
+    let Interval { median, low, high } = *interval;
+    Interval { median, low: low.max(median / DRAWN_MOST), high: high.min(median * DRAWN_MOST) }
+}
+
 /// A bar for each run: grouped by door, one for each kind of protection; else one for each run.
 fn bars(summaries: &[Summary<'_>], varying: &Varying, figure: Figure) -> Vec<Svg> {
     let inner = bar_keys(summaries, varying);
     let inner = as_refs(&inner);
     let draw = |panel: Panel<'_, '_>| {
         let runs: Vec<&Summary<'_>> = panel.runs.iter().copied().filter(|run| run.get(figure).is_some()).collect();
-        let ends: Vec<f64> = runs.iter().filter_map(|run| run.get(figure)).map(|interval| interval.high).collect();
-        let highest = ends.iter().copied().fold(0.0, f64::max);
-        let lowest =
-            runs.iter().filter_map(|run| run.get(figure)).map(|interval| interval.low).fold(f64::MAX, f64::min);
+        let drawn = || runs.iter().filter_map(|run| run.get(figure)).map(clipped);
+        let highest = drawn().map(|interval| interval.high).fold(0.0, f64::max);
+        let lowest = drawn().map(|interval| interval.low).fold(f64::MAX, f64::min);
         if highest <= 0.0 {
             return None;
         }
@@ -133,7 +140,7 @@ fn bars(summaries: &[Summary<'_>], varying: &Varying, figure: Figure) -> Vec<Svg
             Some(Bar {
                 name,
                 parts: vec![(classes, interval.median)],
-                interval: Some(interval),
+                interval: Some(clipped(&interval)),
                 text: format!("{bound}{unit}"),
             })
         };
@@ -287,7 +294,7 @@ fn by_payload(summaries: &[Summary<'_>], varying: &Varying) -> Vec<Svg> {
 
 fn over_payload(runs: Panel<'_, '_>, figure: Figure, names: &[String]) -> Line {
     let point = |run: &&Summary<'_>| {
-        let Interval { median, low, high } = run.get(figure).copied()?;
+        let Interval { median, low, high } = clipped(run.get(figure)?);
         Some(Point { x: run.run.experiment.payload_bytes as f64, y: median, low, high })
     };
     let mut points: Vec<Point> =

@@ -43,6 +43,11 @@ impl Line {
         self.state = State::Closed;
     }
 
+    /// Whether there is a connection.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
     /// Ready when there is a connection, which is made if there is none.
     pub(super) fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
         loop {

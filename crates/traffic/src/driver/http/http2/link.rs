@@ -87,6 +87,11 @@ impl Links {
         Self { dialer, current: Some(link), opening: None, leaving: Vec::new(), before: Bytes::default() }
     }
 
+    /// Whether there is a connection that takes requests.
+    pub(super) fn is_open(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// The connection that takes requests, which is made if there is none.
     pub(super) fn poll_current(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Link, DriverError>> {
         if self.current.is_none() {

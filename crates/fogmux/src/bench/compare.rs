@@ -1,0 +1,163 @@
+//! `fogmux bench compare` and `pair`: what became better or worse, as text and as an exit code.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fogmux_traffic::conductor::{Conductor, Stop, Target};
+use fogmux_traffic::outcome;
+use fogmux_traffic::repetition::{Rounds, Side, alternate};
+use fogmux_traffic::report::compare::{self, Comparison, Conclusion, Shown};
+use fogmux_traffic::target::Home;
+use fogmux_traffic::{Experiment, Run};
+
+use super::arguments::{Columns, Compare, Output, Pair, Peer, Until};
+use super::{Done, peer, read, signals};
+use crate::exit::{Failure, Status};
+use crate::terminal::columns;
+
+/// Compares two reports, or both sides of one.
+pub(super) fn run(arguments: &Compare) -> Result<(), Failure> {
+    let before = read(&arguments.before)?;
+    let mut comparison = match &arguments.after {
+        Some(after) => compare::compare(&before, &read(after)?, arguments.session / 100.0),
+        None => both_sides(&before.runs)?,
+    };
+    let shown = shown(arguments.all);
+    match arguments.markdown {
+        true => print!("{}", comparison.markdown(shown)),
+        false => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
+    }
+    if arguments.common {
+        comparison.only_before.clear();
+        comparison.only_after.clear();
+    }
+    conclude(&comparison)
+}
+
+fn both_sides(runs: &[Run]) -> Result<Comparison, Failure> {
+    let [first, second] = runs else {
+        return Err(Failure::new(Status::Usage, "one file is compared if `bench pair` wrote it; else name two"));
+    };
+    compare::paired(first, second).map_err(|error| Failure::new(Status::Usage, error))
+}
+
+fn shown(all: bool) -> Shown {
+    if all { Shown::Everything } else { Shown::Changes }
+}
+
+/// Returns the exit code as a failure; what is worse has been printed.
+fn conclude(comparison: &Comparison) -> Result<(), Failure> {
+    let (status, why) = match comparison.conclusion() {
+        Conclusion::Fine => return Ok(()),
+        Conclusion::Regression => return Err(Failure::silent(Status::Regression)),
+        Conclusion::Crashed => (Status::Software, "every repetition of an experiment failed that worked before"),
+        Conclusion::Different => (Status::Config, "the experiments differ; --common compares those in both"),
+        Conclusion::Incomparable => (Status::NoInput, "nothing to compare: no experiment has repetitions in both"),
+        Conclusion::Inconclusive => {
+            (Status::TempFail, "inconclusive: too few repetitions, or they scatter too much; --until 5% does more")
+        }
+    };
+    Err(Failure::new(status, why))
+}
+
+/// Measures two programs in turn and compares them.
+pub(super) fn pair(arguments: &Pair) -> Result<(), Failure> {
+    let done = super::block_on(rounds(arguments))??;
+    let stopped = done.stopped;
+    let comparison = both_sides(&done.runs)?;
+    print(arguments, &comparison, &super::report_of(done, None))?;
+    match stopped {
+        Some(signal) => Err(signals::failure(signal)),
+        None => conclude(&comparison),
+    }
+}
+
+/// Measures both sides in turn.
+async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
+    let began_unix_s = super::now_unix_s();
+    let stop = signals::stop()?;
+    let mut a = side(arguments, &arguments.before, &arguments.pid_before, &stop)?;
+    let mut b = side(arguments, &arguments.after, &arguments.pid_after, &stop)?;
+    if a.experiment != b.experiment {
+        let why = "the URLs lead to different doors: the experiments would differ";
+        return Err(Failure::new(Status::Usage, why));
+    }
+    let experiment = a.experiment;
+    super::prepare(std::slice::from_ref(&experiment), &arguments.output)?;
+    let rounds = Rounds::of(arguments.rounds, arguments.until, arguments.rounds_max);
+    let targets = [format!("A: {}", a.name), format!("B: {}", b.name)];
+    let mut progress = super::progress(std::slice::from_ref(&experiment), rounds.wanted.saturating_mul(4));
+    let mut done = 0;
+    let runs = alternate(&experiment, targets, rounds, async |side, _| {
+        if stop.borrow().is_none() {
+            progress(&experiment, done);
+            done += 1;
+        }
+        let conductor = match side {
+            Side::A => &mut a.conductor,
+            Side::B => &mut b.conductor,
+        };
+        Ok(conductor.repeat(&experiment).await?)
+    })
+    .await;
+    let stopped = *stop.borrow();
+    Ok(Done { began_unix_s, runs: runs.into(), gateway_environment: None, stopped })
+}
+
+fn print(arguments: &Pair, comparison: &Comparison, report: &outcome::Report) -> Result<(), Failure> {
+    if arguments.output.json {
+        println!("{}", serde_json::to_string(comparison).unwrap_or_default());
+    } else {
+        print!("{}", comparison.terminal(shown(arguments.all), columns(std::io::stdout())));
+    }
+    let Some(directory) = &arguments.output.out else { return Ok(()) };
+    super::write(report, directory).map_err(|error| Failure::io(directory.display(), &error))
+}
+
+/// A program, and what it is to do.
+struct Program {
+    conductor: Conductor,
+    name: String,
+    experiment: Experiment,
+}
+
+fn side(arguments: &Pair, program: &str, pids: &[u32], stop: &Stop) -> Result<Program, Failure> {
+    let key_log = arguments.output.key_log.clone();
+    if program.contains("://") {
+        let broker = Peer {
+            url: program.to_owned(),
+            shape: arguments.shape.clone(),
+            pid: pids.to_vec(),
+            ca: arguments.ca.clone(),
+            name: None,
+            cert: None,
+            key: None,
+            psk_id: None,
+            psk: None,
+            oscore: None,
+            repeat: 1,
+            until: Until::default(),
+            output: Output::default(),
+            columns: Columns::default(),
+        };
+        let (target, experiment) = peer::target(&broker)?;
+        let conductor = Conductor::new(target, key_log).until(stop.clone());
+        return Ok(Program { name: conductor.target(), conductor, experiment });
+    }
+    let path = PathBuf::from(program);
+    let name = format!("{} ({program})", version(&path)?);
+    let path = path.canonicalize().map_err(|error| Failure::io(program, &error))?;
+    let home = Home::temporary(path).map_err(|error| Failure::new(Status::Unavailable, error))?;
+    let conductor = Conductor::new(Target::Gateway(Box::new(home)), key_log).until(stop.clone());
+    Ok(Program { conductor, name, experiment: arguments.shape.experiment() })
+}
+
+/// Returns what the program says it is.
+fn version(path: &Path) -> Result<String, Failure> {
+    let said = Command::new(path).arg("--version").output().map_err(|error| Failure::io(path.display(), &error))?;
+    let text = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+    if said.status.success() && text.starts_with("fogmux") {
+        return Ok(text);
+    }
+    Err(Failure::new(Status::Usage, format!("{} is no fogmux binary: --version says {text:?}", path.display())))
+}

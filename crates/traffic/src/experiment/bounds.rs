@@ -1,0 +1,154 @@
+//! The bounds of an experiment's numbers. They are checked here and nowhere else: before anything is started, whether a
+//! command line, a document or another host has asked for it.
+
+use super::{Experiment, ExperimentError, Operation};
+use crate::link::Conditions;
+use crate::pattern::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
+
+/// A week. Longer measurements are several.
+const SECONDS_MAX: f64 = 604_800.0;
+/// Operations a second. One thread sends fewer, whatever they are.
+const RATE_MAX: f64 = 10_000_000.0;
+/// One in eleven days, which is longer than [`SECONDS_MAX`].
+const RATE_MIN: f64 = 0.000_001;
+/// The most bytes of an MQTT packet (MQTT §2.1.4), the largest of all doors.
+const PAYLOAD_BYTES_MAX: usize = 268_435_455;
+/// Clients and topics: more than one host has ports for.
+const CLIENTS_MAX: u32 = 1_000_000;
+
+impl Experiment {
+    /// Whether it can be done at all.
+    ///
+    /// # Errors
+    /// A number is out of its bounds, with its key and what would be accepted; or two keys contradict each other.
+    pub fn check(&self) -> Result<(), ExperimentError> {
+        self.check_times()?;
+        self.check_counts()?;
+        self.check_topics()?;
+        self.link.parse::<Conditions>().map(drop).map_err(|error| ExperimentError::Contradiction(error.to_string()))
+    }
+
+    fn check_times(&self) -> Result<(), ExperimentError> {
+        let times = [("warm_up_seconds", self.warm_up_seconds), ("drain_seconds", self.drain_seconds)];
+        for (key, value) in times {
+            if !(0.0..=SECONDS_MAX).contains(&value) {
+                return Err(bounds(key, value, format!("seconds from 0 to {SECONDS_MAX}, a week")));
+            }
+        }
+        if !(self.seconds > 0.0 && self.seconds <= SECONDS_MAX) {
+            return Err(bounds("seconds", self.seconds, format!("seconds above 0, up to {SECONDS_MAX}, a week")));
+        }
+        match self.rate {
+            Some(rate) if !(RATE_MIN..=RATE_MAX).contains(&rate) => {
+                Err(bounds("rate", rate, format!("operations a second from {RATE_MIN} to {RATE_MAX}")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn check_counts(&self) -> Result<(), ExperimentError> {
+        let most = if self.operation == Operation::Deliver { PUBLISHERS_MAX } else { CLIENTS_MAX };
+        let counts = [
+            ("publishers", self.publishers, 1, most),
+            ("subscribers", self.subscribers, 0, CLIENTS_MAX),
+            ("followers", self.followers, 0, CLIENTS_MAX),
+            ("topics", self.topics, 1, CLIENTS_MAX),
+        ];
+        for (key, value, least, most) in counts {
+            if !(least..=most).contains(&value) {
+                return Err(bounds(key, value, format!("{least} to {most}")));
+            }
+        }
+        if self.payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(bounds("payload_bytes", self.payload_bytes, format!("up to {PAYLOAD_BYTES_MAX}")));
+        }
+        let most = u64::from(NUMBERS_MAX).saturating_mul(u64::from(self.publishers));
+        match self.count {
+            Some(count) if !(1..=most).contains(&count) => Err(bounds("count", count, format!("1 to {most}"))),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn check_topics(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: String| Err(ExperimentError::Contradiction(why));
+        if self.topics > 1 && !self.topic.contains("{}") {
+            let (topics, topic) = (self.topics, &self.topic);
+            return contradiction(format!("{topics} topics are one: {topic:?} has no {{}} for their number"));
+        }
+        let is_short = self.operation == Operation::Deliver && self.payload_bytes < STAMP_BYTES;
+        if is_short && self.publishers > self.topics {
+            return contradiction(format!("payloads of less than {STAMP_BYTES} bytes need a topic for each publisher"));
+        }
+        Ok(())
+    }
+}
+
+fn bounds(key: &'static str, value: impl std::fmt::Debug, accepted: String) -> ExperimentError {
+    ExperimentError::Bounds { key, value: format!("{value:?}"), accepted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper;
+
+    fn refused(change: impl FnOnce(&mut Experiment)) -> String {
+        let mut experiment = Experiment::default();
+        change(&mut experiment);
+        experiment.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused_with_their_key() {
+        for time in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300] {
+            assert!(refused(|experiment| experiment.seconds = time).starts_with("seconds is "), "{time}");
+            assert!(refused(|experiment| experiment.warm_up_seconds = time).starts_with("warm_up_seconds is "));
+            assert!(refused(|experiment| experiment.drain_seconds = time).starts_with("drain_seconds is "));
+        }
+        assert!(refused(|experiment| experiment.seconds = 0.0).contains("above 0"));
+        let none = Experiment { warm_up_seconds: 0.0, drain_seconds: 0.0, ..Experiment::default() };
+        assert_eq!(none.check(), Ok(()));
+    }
+
+    #[test]
+    fn rates_that_nobody_sends_are_refused_with_what_is_accepted() {
+        for rate in [f64::NAN, f64::INFINITY, 0.0, -5.0, 1e18, 1e-300] {
+            let why = refused(|experiment| experiment.rate = Some(rate));
+            assert!(why.contains("from 0.000001 to 10000000"), "{why}");
+        }
+        let quick = Experiment { rate: Some(1_000_000.0), ..Experiment::default() };
+        assert_eq!(quick.check(), Ok(()));
+    }
+
+    #[test]
+    fn counts_have_both_ends() {
+        assert!(refused(|experiment| experiment.publishers = 0).contains("1 to 4096"));
+        assert!(refused(|experiment| experiment.publishers = 5_000).contains("1 to 4096"));
+        assert!(refused(|experiment| experiment.topics = 0).starts_with("topics is 0"));
+        assert!(refused(|experiment| experiment.count = Some(0)).starts_with("count is 0"));
+        assert!(refused(|experiment| experiment.count = Some(u64::MAX)).starts_with("count is "));
+        assert!(refused(|experiment| experiment.payload_bytes = usize::MAX).starts_with("payload_bytes is "));
+        let held = Experiment { operation: Operation::Hold, publishers: 5_000, ..Experiment::default() };
+        assert_eq!(held.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_experiments_of_all_documents_are_within_their_bounds() {
+        for name in paper::NAMES {
+            let paper = paper::load(name).unwrap();
+            for quick in [false, true] {
+                let plan = paper::plan(&paper, &[], quick).unwrap();
+                plan.experiments.iter().for_each(|experiment| assert_eq!(experiment.check(), Ok(()), "{experiment:?}"));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_contradict_each_other_are_refused() {
+        let same = |experiment: &mut Experiment| (experiment.topics, experiment.topic) = (4, "same".to_owned());
+        assert_eq!(refused(same), "4 topics are one: \"same\" has no {} for their number");
+        let short = |experiment: &mut Experiment| (experiment.publishers, experiment.payload_bytes) = (2, 3);
+        assert!(refused(short).contains("a topic for each publisher"));
+        assert!(refused(|experiment| experiment.link = "loss=nan%".to_owned()).contains("loss=nan%"));
+    }
+}

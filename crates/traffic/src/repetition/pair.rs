@@ -1,0 +1,176 @@
+//! Two programs in turn: A B B A, then B A A B.
+
+use super::{FAILURES_IN_A_ROW, TRIES_EACH, UNTIL_MIN, Void, amount, is_look};
+use crate::experiment::Experiment;
+use crate::outcome::{Outcome, Run};
+use crate::report::compare::is_narrow;
+
+/// One of the two programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+/// How many rounds there are; each has two repetitions of either side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rounds {
+    /// At least so many in which the generator was nowhere the limit.
+    pub wanted: u32,
+    /// More until the intervals of the ratios are at most this share wide to both sides, if asked for.
+    pub until: Option<f64>,
+    /// But at most so many.
+    pub most: u32,
+}
+
+impl Rounds {
+    /// A fixed number, or more until the ratios are known to this share, up to `most`. Fewer than six show nothing.
+    #[must_use]
+    pub fn of(wanted: u32, until: Option<f64>, most: u32) -> Self {
+        let wanted = wanted.max(UNTIL_MIN);
+        Self { wanted, until, most: if until.is_some() { most.max(wanted) } else { wanted } }
+    }
+}
+
+/// Measures two programs in rounds. A round in which a repetition failed is dropped, and it and each in which the
+/// generator was the limit are replaced, as [`super::interleave`] does; one that was stopped is the last. `execute` is
+/// given the side and the number of the round.
+pub async fn alternate(
+    experiment: &Experiment,
+    targets: [String; 2],
+    rounds: Rounds,
+    mut execute: impl AsyncFnMut(Side, u32) -> Result<Outcome, Void>,
+) -> [Run; 2] {
+    let [mut a, mut b] = targets.map(|target| Run::of(experiment.clone(), target));
+    let (mut tries, mut failures_in_a_row) = (0, 0);
+    while failures_in_a_row < FAILURES_IN_A_ROW && is_open(&a, &b, rounds, tries) {
+        match round(tries, &mut execute).await {
+            Ok([of_a, of_b]) => {
+                failures_in_a_row = 0;
+                a.outcomes.extend(of_a);
+                b.outcomes.extend(of_b);
+            }
+            Err((_, Void::Stopped(why))) => return [a, b].map(|run| Run { problem: Some(why.clone()), ..run }),
+            Err((side, Void::Failed(problem))) => {
+                failures_in_a_row += 1;
+                let failed = match side {
+                    Side::A => &mut a.failed,
+                    Side::B => &mut b.failed,
+                };
+                failed.push(problem);
+            }
+        }
+        tries += 1;
+    }
+    for run in [&mut a, &mut b] {
+        if amount(run.outcomes.len() / 2) < rounds.wanted {
+            let too_few = || format!("{} of {} rounds", run.outcomes.len() / 2, rounds.wanted);
+            run.problem = Some(run.failed.last().cloned().unwrap_or_else(too_few));
+        }
+    }
+    [a, b]
+}
+
+/// Does one round: both repetitions of each side, or the first failure.
+async fn round(
+    number: u32,
+    execute: &mut impl AsyncFnMut(Side, u32) -> Result<Outcome, Void>,
+) -> Result<[Vec<Outcome>; 2], (Side, Void)> {
+    let order = if number.is_multiple_of(2) {
+        [Side::A, Side::B, Side::B, Side::A]
+    } else {
+        [Side::B, Side::A, Side::A, Side::B]
+    };
+    let [mut a, mut b] = [Vec::new(), Vec::new()];
+    for side in order {
+        let outcome = execute(side, number).await.map_err(|void| (side, void))?;
+        match side {
+            Side::A => a.push(outcome),
+            Side::B => b.push(outcome),
+        }
+    }
+    Ok([a, b])
+}
+
+fn is_open(a: &Run, b: &Run, rounds: Rounds, tries: u32) -> bool {
+    let is_free = |outcomes: &[Outcome]| outcomes.iter().all(|outcome| outcome.limited_by_generator.is_none());
+    let pairs = a.outcomes.chunks_exact(2).zip(b.outcomes.chunks_exact(2));
+    let done = amount(a.outcomes.len() / 2);
+    let usable = amount(pairs.filter(|(a, b)| is_free(a) && is_free(b)).count());
+    let is_bound = usable == 0 && done >= rounds.wanted;
+    let is_done = |share| usable >= rounds.most || (is_look(usable, rounds.wanted) && is_narrow(a, b, share));
+    let wants_more = usable < rounds.wanted || rounds.until.is_some_and(|share| !is_done(share));
+    tries < rounds.most.saturating_mul(TRIES_EACH) && !is_bound && wants_more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{good, limited, now};
+    use super::*;
+
+    fn alternated(rounds: Rounds, mut execute: impl FnMut(Side, u32) -> Result<Outcome, String>) -> [Run; 2] {
+        let targets = ["A", "B"].map(str::to_owned);
+        let execute = async |side, number| execute(side, number).map_err(Void::Failed);
+        now(alternate(&Experiment::default(), targets, rounds, execute))
+    }
+
+    #[test]
+    fn sides_alternate_so_that_a_drift_cancels() {
+        let mut order = String::new();
+        let [a, b] = alternated(Rounds::of(6, None, 6), |side, _| {
+            order.push_str(if side == Side::A { "A" } else { "B" });
+            Ok(good(order.len() as u64))
+        });
+        assert_eq!(order, "ABBABAAB".repeat(3));
+        let sum = |run: &Run| run.outcomes.iter().map(|outcome| outcome.delivered).sum::<u64>();
+        assert_eq!((sum(&a), a.outcomes.len()), (sum(&b), b.outcomes.len()));
+    }
+
+    #[test]
+    fn a_round_that_failed_or_was_limited_is_replaced() {
+        let mut tries = 0;
+        let [a, b] = alternated(Rounds::of(6, None, 6), |side, round| {
+            tries += 1;
+            match (side, round) {
+                (Side::B, 1) => Err("the gateway died".to_owned()),
+                (Side::A, 2) => Ok(limited()),
+                _ => Ok(good(100)),
+            }
+        });
+        assert_eq!((a.outcomes.len(), b.outcomes.len(), tries), (14, 14, 29));
+        assert_eq!(
+            (a.failed.len(), b.failed.as_slice(), a.problem, b.problem),
+            (0, &["the gateway died".to_owned()][..], None, None)
+        );
+    }
+
+    #[test]
+    fn a_round_that_is_stopped_is_the_last_and_not_counted() {
+        let targets = ["A", "B"].map(str::to_owned);
+        let execute = async |side, round| match (side, round) {
+            (Side::B, 2) => Err(Void::Stopped("ended by SIGINT".to_owned())),
+            (Side::A | Side::B, _) => Ok(good(1)),
+        };
+        for run in now(alternate(&Experiment::default(), targets, Rounds::of(6, None, 6), execute)) {
+            assert_eq!((run.outcomes.len(), run.problem.as_deref()), (4, Some("ended by SIGINT")));
+            assert!(run.failed.is_empty());
+        }
+    }
+
+    #[test]
+    fn tries_are_bounded() {
+        let [a, b] = alternated(Rounds::of(6, None, 6), |side, _| match side {
+            Side::A => Ok(good(1)),
+            Side::B => Err("it does not start".to_owned()),
+        });
+        assert_eq!((a.outcomes.len(), b.failed.len(), b.problem.as_deref()), (0, 3, Some("it does not start")));
+        let [a, _] = alternated(Rounds::of(6, None, 6), |_, _| Ok(limited()));
+        assert_eq!((a.outcomes.len(), a.problem), (12, None));
+        let [a, _] = alternated(Rounds::of(6, Some(0.000_1), 20), |side, round| {
+            Ok(good(1_000 + 97 * u64::from(round % 5) * u64::from(side == Side::B)))
+        });
+        assert_eq!(a.outcomes.len(), 40);
+    }
+}

@@ -1,0 +1,208 @@
+//! A small MQTT 3.1.1 broker with faults on purpose. It has a codec of its own, so that no error of ours hides itself.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Packet types (MQTT §2.1.2), in the upper half of the first byte.
+const CONNECT: u8 = 1;
+const PUBLISH: u8 = 3;
+const SUBSCRIBE: u8 = 8;
+const PINGREQ: u8 = 12;
+
+/// The fault of a broker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// Every n-th message is not forwarded.
+    Drops(u64),
+    /// Every n-th message is forwarded twice.
+    Doubles(u64),
+    /// Every n-th message is forwarded after the next one.
+    Swaps(u64),
+    /// Each message takes so long, and those behind it wait.
+    Takes(Duration),
+    /// Nothing is done from then on, counted from the first message, for so long.
+    Stalls(Duration, Duration),
+    /// Every connection is closed so long after the first was accepted, and no other is accepted.
+    Dies(Duration),
+    /// The connection that was accepted first is closed after so long.
+    ClosesOne(Duration),
+}
+
+/// A running broker, on a port that the system has chosen. Its threads end with the connections.
+pub(crate) struct Broker {
+    pub(crate) address: SocketAddr,
+}
+
+struct State {
+    fault: Fault,
+    /// Subscribers by topic.
+    subscribers: HashMap<Vec<u8>, Vec<TcpStream>>,
+    messages: u64,
+    first_message: Option<Instant>,
+    /// A message that waits for the next one.
+    swapped: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Broker {
+    pub(crate) fn start(fault: Fault) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || accept(&listener, fault));
+        Self { address }
+    }
+}
+
+fn accept(listener: &TcpListener, fault: Fault) {
+    let (subscribers, swapped) = (HashMap::new(), None);
+    let state = Arc::new(Mutex::new(State { fault, subscribers, messages: 0, first_message: None, swapped }));
+    let all: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let is_dead = Arc::new(Mutex::new(false));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else { return };
+        if *lock(&is_dead) {
+            return;
+        }
+        stream.set_nodelay(true).unwrap();
+        lock(&all).push(stream.try_clone().unwrap());
+        if lock(&all).len() == 1 {
+            let (all, is_dead) = (Arc::clone(&all), Arc::clone(&is_dead));
+            thread::spawn(move || end(fault, &all, &is_dead));
+        }
+        let state = Arc::clone(&state);
+        thread::spawn(move || serve(stream, &state));
+    }
+}
+
+/// Closes what the fault closes, when it does.
+fn end(fault: Fault, all: &Mutex<Vec<TcpStream>>, is_dead: &Mutex<bool>) {
+    let (after, closed) = match fault {
+        Fault::Dies(after) => (after, usize::MAX),
+        Fault::ClosesOne(after) => (after, 1),
+        Fault::None | Fault::Drops(_) | Fault::Doubles(_) | Fault::Swaps(_) | Fault::Takes(_) | Fault::Stalls(..) => {
+            return;
+        }
+    };
+    thread::sleep(after);
+    *lock(is_dead) = closed == usize::MAX;
+    for stream in lock(all).iter().take(closed) {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One connection, until it ends.
+fn serve(mut stream: TcpStream, state: &Mutex<State>) {
+    while let Ok((first, body)) = packet(&mut stream) {
+        let done = match first >> 4 {
+            CONNECT => stream.write_all(&[0x20, 2, 0, 0]),
+            SUBSCRIBE => {
+                let (id, topic) = (body[..2].to_vec(), text(&body[2..]).0.to_vec());
+                lock(state).subscribers.entry(topic).or_default().push(stream.try_clone().unwrap());
+                stream.write_all(&[&[0x90, 3], &id[..], &[0]].concat())
+            }
+            PUBLISH => {
+                let (topic, rest) = text(&body);
+                let qos = first >> 1 & 3;
+                let (id, payload) = rest.split_at(if qos > 0 { 2 } else { 0 });
+                lock(state).forward(topic, payload);
+                if qos > 0 { stream.write_all(&[&[0x40, 2], id].concat()) } else { Ok(()) }
+            }
+            PINGREQ => stream.write_all(&[0xd0, 0]),
+            _ => Ok(()),
+        };
+        if done.is_err() {
+            return;
+        }
+    }
+}
+
+impl State {
+    /// Forwards a message at QoS 0. All publishers wait for it, as with a broker of one thread.
+    fn forward(&mut self, topic: &[u8], payload: &[u8]) {
+        let since = self.first_message.get_or_insert_with(Instant::now).elapsed();
+        let number = self.messages;
+        self.messages += 1;
+        let is_nth = |n: u64| number % n == n - 1;
+        let times = match self.fault {
+            Fault::Drops(n) => u8::from(!is_nth(n)),
+            Fault::Doubles(n) => 1 + u8::from(is_nth(n)),
+            Fault::Swaps(n) if is_nth(n) => {
+                self.swapped = Some((topic.to_vec(), payload.to_vec()));
+                0
+            }
+            Fault::Takes(long) => {
+                thread::sleep(long);
+                1
+            }
+            Fault::Stalls(from, long) => {
+                let is_stalled = since >= from;
+                thread::sleep(if is_stalled { (from + long).saturating_sub(since) } else { Duration::ZERO });
+                1
+            }
+            Fault::None | Fault::Swaps(_) | Fault::Dies(_) | Fault::ClosesOne(_) => 1,
+        };
+        (0..times).for_each(|_| self.send(topic, payload));
+        if times > 0
+            && let Some((topic, payload)) = self.swapped.take()
+        {
+            self.send(&topic, &payload);
+        }
+    }
+
+    fn send(&mut self, topic: &[u8], payload: &[u8]) {
+        let mut message = vec![0x30];
+        length(2 + topic.len() + payload.len(), &mut message);
+        message.extend(u16::try_from(topic.len()).unwrap().to_be_bytes());
+        message.extend(topic);
+        message.extend(payload);
+        for subscriber in self.subscribers.get_mut(topic).into_iter().flatten() {
+            let _ = subscriber.write_all(&message);
+        }
+    }
+}
+
+/// First byte and body of a packet.
+fn packet(stream: &mut TcpStream) -> io::Result<(u8, Vec<u8>)> {
+    let mut byte = || {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).map(|()| byte[0])
+    };
+    let first = byte()?;
+    let mut length = 0usize;
+    for place in 0..4 {
+        let part = byte()?;
+        length |= usize::from(part & 0x7f) << (7 * place);
+        if part & 0x80 == 0 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok((first, body))
+}
+
+/// A variable byte integer (MQTT §2.2.3).
+fn length(mut bytes: usize, to: &mut Vec<u8>) {
+    loop {
+        let part = u8::try_from(bytes % 128).unwrap();
+        bytes /= 128;
+        to.push(if bytes > 0 { part | 0x80 } else { part });
+        if bytes == 0 {
+            return;
+        }
+    }
+}
+
+/// A string with its length before it, and what follows.
+fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
+    bytes[2..].split_at(usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
+}

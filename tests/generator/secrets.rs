@@ -1,0 +1,121 @@
+//! Secrets of a run, looked for in everything that it wrote.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::suite::Case;
+
+use crate::bench;
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "no secret of the command line is in what a run wrote", run: given },
+    Case { name: "no secret of the gateway's directory is in what a run wrote", run: made },
+];
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn given() -> Result<String> {
+    const SECRETS: [&str; 4] = ["s3cret-passw0rd", "c0ffee00c0ffee00c0ffee00c0ffee00", "t0ken-in-a-query", "some-us3r"];
+    let place = tempfile::tempdir()?;
+    let [user, key, token] = [3, 1, 2].map(|at| SECRETS.get(at).copied().unwrap_or_default());
+    let password = SECRETS.first().copied().unwrap_or_default();
+    // Nobody listens there; the report says so, and that is all it says.
+    let url = format!("mqtts://{user}:{password}@127.0.0.1:1/prefix?access={token}");
+    for (name, form) in [("apart", vec!["--psk", key]), ("joined", vec![])] {
+        let (joined, out) = (format!("--psk={key}"), place.path().join(name).display().to_string());
+        let rest = if form.is_empty() { vec![joined.as_str()] } else { form };
+        let words = ["peer", &url, "--psk-id", "me", "--seconds", "0.1", "--repeat", "1", "--out", &out];
+        let done = bench(&[&words[..], &rest].concat())?.output()?;
+        let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        ensure!(done.status.code() == Some(69), "{}: {said}", done.status);
+        let files = written(&place.path().join(name))?;
+        ensure!(
+            files.iter().any(|(path, text)| path.ends_with("report.json") && text.contains("REDACTED")),
+            "{files:?}"
+        );
+        let places = files.iter().map(|(path, text)| (path.display().to_string(), text.as_str()));
+        for (where_, text) in places.chain([("the terminal".to_owned(), said.as_str())]) {
+            for secret in SECRETS {
+                ensure!(!text.contains(secret), "{secret} is in {where_}");
+            }
+        }
+    }
+    Ok(String::new())
+}
+
+fn made() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let (out, temporary) = (place.path().join("out"), place.path().join("tmp"));
+    fs::create_dir(&temporary)?;
+    let name = out.display().to_string();
+    let words = ["run", "--door", "coap", "--security", "psk", "--operation", "get", "--window", "1"];
+    let more = ["--seconds", "3", "--warm-up", "0", "--repeat", "1", "--out", &name];
+    let generator = bench(&[&words[..], &more].concat())?.env("TMPDIR", &temporary).spawn()?;
+    let secrets = collect(&temporary)?;
+    let done = generator.wait_with_output()?;
+    let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    ensure!(done.status.success(), "{said}");
+    let files = written(&out)?;
+    for secret in &secrets {
+        ensure!(!said.contains(secret), "{secret} is on the terminal");
+        for (path, text) in &files {
+            ensure!(!text.contains(secret), "{secret} is in {}", path.display());
+        }
+    }
+    Ok(format!("({} secrets, {} files)", secrets.len(), files.len()))
+}
+
+/// Waits for the gateway's directory, and returns the words of its secret files: keys of tokens, pre-shared keys, lines
+/// of private keys.
+fn collect(temporary: &Path) -> Result<BTreeSet<String>> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut found = Vec::new();
+        walk(temporary, &mut found)?;
+        let is = |path: &PathBuf, name: &str| path.to_string_lossy().contains(name);
+        let kinds = ["token.key", "psk"];
+        if kinds
+            .iter()
+            .all(|kind| found.iter().any(|path| is(path, kind) && fs::metadata(path).is_ok_and(|of| of.len() > 0)))
+        {
+            let secret = found.iter().filter(|path| kinds.iter().chain(&[".key"]).any(|kind| is(path, kind)));
+            let text: String = secret.filter_map(|path| fs::read_to_string(path).ok()).collect();
+            let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"+/".contains(c));
+            let words: BTreeSet<String> = words.filter(|word| word.len() >= 32).map(str::to_owned).collect();
+            ensure!(words.len() >= 2, "the secrets are not where they are looked for: {found:?}");
+            return Ok(words);
+        }
+        ensure!(Instant::now() < until, "the generator made no secrets: {found:?}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// The files of a directory with their text; only their owner may read them.
+fn written(directory: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut found = Vec::new();
+    walk(directory, &mut found)?;
+    ensure!(!found.is_empty(), "nothing was written");
+    let read = |path: PathBuf| {
+        let mode = fs::metadata(&path)?.mode() & 0o777;
+        ensure!(mode & 0o077 == 0, "others may read {}: {mode:o}", path.display());
+        let text = fs::read(&path).with_context(|| path.display().to_string())?;
+        Ok((path, String::from_utf8_lossy(&text).into_owned()))
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// All files below. What goes away meanwhile is not there.
+fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => walk(&entry.path(), found)?,
+            false => found.push(entry.path()),
+        }
+    }
+    Ok(())
+}
