@@ -1,8 +1,8 @@
 //! Message deduplication (RFC 7252 §4.5): the recent messages of one peer and the replies to them, so that a duplicate
 //! is answered and not processed again.
 //!
-//! The exchanges are a ring. When it has as many as are remembered, and those that are under way beside them, the oldest
-//! exchange that is not under way is overwritten and its buffer reused.
+//! The exchanges are a ring. When it has as many as are remembered, and those that are under way beside them, the
+//! oldest exchange that is not under way is overwritten and its buffer reused.
 
 use std::time::Duration;
 
