@@ -159,11 +159,13 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
 /// Refuses protection that the scheme of the address does not have: the message would be sent without it.
 fn refuse_unused(url: &Url, access: &Access) -> Result<(), Failure> {
     let is_coap = matches!(url.scheme, Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket);
+    // STARTTLS makes a TLS connection of one with `xmpp://`.
+    let has_certificates = url.secure || matches!(url.scheme, Scheme::Xmpp);
     let refused = if access.oscore.is_some() && !is_coap {
         "--oscore protects CoAP only; use a scheme such as coap://"
     } else if access.psk_id.is_some() && !url.secure {
         "--psk-id protects TLS and DTLS only; use a scheme such as mqtts:// or coaps://"
-    } else if access.cert.is_some() && !url.secure {
+    } else if access.cert.is_some() && !has_certificates {
         "--cert is for TLS and DTLS only; use a scheme such as mqtts:// or coaps://"
     } else {
         return Ok(());
