@@ -279,9 +279,14 @@ pub(crate) struct Staging {
     lists: Vec<(u32, u32)>,
     /// Slots with a list, with one of their picks, in the order in which they were first picked.
     touched: Vec<(SlotId, Pick)>,
+    /// The most picks of a batch since the last [`Self::rest`].
+    most: usize,
 }
 
 impl Staging {
+    /// Picks for which an arena keeps its memory, whatever the batches were.
+    const KEPT: usize = 1024;
+
     pub(crate) fn len(&self) -> usize {
         self.links.len()
     }
@@ -311,8 +316,22 @@ impl Staging {
             let first = std::mem::replace(list, (NONE, NONE)).0;
             visit(pick, Picks { links: &self.links, at: first });
         }
+        self.most = self.most.max(self.links.len());
         self.touched.clear();
         self.links.clear();
+    }
+
+    /// Gives back memory that no batch has used since the last call.
+    pub(crate) fn rest(&mut self) {
+        let most = std::mem::take(&mut self.most).max(Self::KEPT);
+        if self.links.capacity() > 2 * most {
+            self.links.shrink_to(most);
+            self.touched.shrink_to(most);
+        }
+        if most == Self::KEPT && self.links.is_empty() && self.lists.capacity() > Self::KEPT {
+            self.lists.truncate(Self::KEPT);
+            self.lists.shrink_to(Self::KEPT);
+        }
     }
 }
 
@@ -369,5 +388,29 @@ impl<'b, 'a> Batch<'b, 'a> {
                 copy: if routes.is_wide() { self.copies.place(home, pick) } else { None },
             },
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_gives_back_what_no_batch_used_since() {
+        let mut staging = Staging::default();
+        let mut batch = |staging: &mut Staging, picks: u32| {
+            (0..picks).for_each(|n| staging.stage(SlotId(n), Pick { publication: 0, entry: n }));
+            let mut visited = 0;
+            staging.drain(|_, picks| visited += picks.count());
+            assert_eq!(visited, picks as usize);
+        };
+        batch(&mut staging, 16_000);
+        staging.rest();
+        assert!(staging.links.capacity() >= 16_000, "a batch used it");
+        batch(&mut staging, 10);
+        staging.rest();
+        assert!(staging.links.capacity() <= 2 * Staging::KEPT);
+        assert!(staging.touched.capacity() <= 2 * Staging::KEPT && staging.lists.capacity() <= 2 * Staging::KEPT);
+        batch(&mut staging, 16_000);
     }
 }

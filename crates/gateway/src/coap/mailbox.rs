@@ -64,6 +64,16 @@ pub(super) struct Taken {
 /// Entries above which the socket counts as busy.
 const BUSY_ENTRIES: usize = 1024;
 
+/// Entries whose memory an empty queue keeps for the next ones.
+const EMPTY_ENTRIES: usize = 4096;
+
+/// Returns the memory of a queue that was long, once it is empty.
+pub(super) fn give_back(entries: &mut VecDeque<Entry>) {
+    if entries.is_empty() && entries.capacity() > EMPTY_ENTRIES {
+        entries.shrink_to(EMPTY_ENTRIES);
+    }
+}
+
 impl Notifications {
     pub(super) const fn new(bytes_max: usize, entries_max: usize) -> Self {
         Self {
@@ -137,7 +147,8 @@ impl Notifications {
 pub(super) fn thin(entries: &mut VecDeque<Entry>) -> u64 {
     let before = entries.len();
     let mut seen: HashSet<(u64, Topic), RandomState> = HashSet::with_hasher(RandomState::default());
-    let mut kept = VecDeque::with_capacity(entries.len());
+    // Grows: few may be kept of many, and its memory stays.
+    let mut kept = VecDeque::new();
     while let Some(entry) = entries.pop_back() {
         if seen.insert((entry.tag, entry.message.topic.clone())) {
             kept.push_front(entry);
@@ -250,5 +261,25 @@ mod tests {
         let mut entries = VecDeque::new();
         assert!(queue.take(&mut entries).overloaded.iter().all(|tag| *tag == 1));
         assert!(entries.iter().any(|entry| entry.tag == 7));
+    }
+
+    #[test]
+    fn the_memory_of_a_long_queue_does_not_stay() {
+        let mut queue = Notifications::new(usize::MAX, 65_536);
+        let mut fill = |queue: &mut Notifications| {
+            (0..65_536).for_each(|n: u64| {
+                let _ = deliver(queue, n % 7, b"value", Qos::AtMostOnce);
+            });
+        };
+        fill(&mut queue);
+        queue.thin();
+        assert!(queue.entries.capacity() < 64, "{} for {}", queue.entries.capacity(), queue.entries.len());
+
+        fill(&mut queue);
+        let mut entries = VecDeque::new();
+        queue.take(&mut entries);
+        entries.clear();
+        give_back(&mut entries);
+        assert!(entries.capacity() <= EMPTY_ENTRIES);
     }
 }

@@ -75,6 +75,7 @@ impl Core {
             self.tell(now, &entry);
             told += 1;
         }
+        mailbox::give_back(&mut self.entries);
         self.ctx.bus().counters().drained(told as u64, 0, 0);
         more || !self.entries.is_empty()
     }
