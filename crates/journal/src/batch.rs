@@ -144,8 +144,8 @@ impl Changes {
         self.sets.iter().map(|(number, _)| *number)
     }
 
-    /// Keeps the puts of as many sets as have `room` bytes together, and fewer bytes than before, and refuses the others:
-    /// what fits is not refused for the sake of what does not.
+    /// Keeps the puts of as many sets as have `room` bytes together, and fewer bytes than before. Refuses the others: a
+    /// set that fits is not refused for the sake of one that does not.
     pub(crate) fn refuse_beyond(&mut self, room: u64) {
         let bytes = |set: &Set| set.puts.keys().filter_map(|id| self.puts.get(id)).map(bytes_of).sum::<usize>();
         // Frames need some room as well: if it is they that do not fit, a little less is tried.

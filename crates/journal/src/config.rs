@@ -21,8 +21,8 @@ pub struct Config {
     pub frame_bytes: u32,
     /// Bytes that may wait for a commit. Batches beyond are refused, but for one when nothing waits.
     pub pending_bytes_max: usize,
-    /// Bytes that go into a commit, while more waits; a single larger batch is committed with nothing else. Cleaning may
-    /// add four times as many.
+    /// Bytes that go into a commit, while more waits; a single batch may be larger. Cleaning may add four times as
+    /// many.
     pub commit_bytes_max: usize,
 }
 

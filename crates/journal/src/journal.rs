@@ -60,7 +60,8 @@ pub enum Failure {
 pub struct Progress {
     /// Their sets; see [`Appended::set`].
     pub sets: Vec<u64>,
-    /// Sets among them for which there is no space, in ascending order. Those of their batches that put something did not happen.
+    /// Sets among them for which there is no space, in ascending order. Those of their batches that put something did
+    /// not happen.
     pub refused: Vec<u64>,
     /// Whether the others were committed. If not, none of them happened.
     pub outcome: Result<(), Failure>,
@@ -231,7 +232,7 @@ impl Journal {
         let is_committed = |id: RecordId| match flight {
             Some(flight) if flight.forgets.contains(&id) => false,
             Some(flight) if flight.puts.contains_key(&id) => true,
-            // What is picked may be refused yet, so a record that it forgets is forgotten again.
+            // The picked changes may be refused yet, so a record that they forget is forgotten again.
             Some(_) | None => picked.puts.contains_key(&id) || index.get(id.key(0)).is_some(),
         };
         let set = self.waiting.append(batch, is_committed);

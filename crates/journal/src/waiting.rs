@@ -1,5 +1,5 @@
-//! Batches that wait for a commit: in sets that have one fate, the sets of each owner in a lane, and the choice of those
-//! that go into the next commit.
+//! Batches that wait for a commit: in sets that have one fate, the sets of each owner in a lane, and the choice of
+//! those that go into the next commit.
 //!
 //! A commit is bounded, so that nobody waits for more than that and the one before it. While more waits than one takes,
 //! its bytes are divided among the owners, so an owner that has little waiting never waits for one that has much.

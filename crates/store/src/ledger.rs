@@ -46,7 +46,7 @@ pub(crate) struct Set {
     pub(crate) others: [u64; 2],
     /// Whether a batch puts something.
     pub(crate) has_puts: bool,
-    /// What batches without names count in the queue.
+    /// The bytes that batches without names count in the queue.
     pub(crate) charges: Vec<Charge>,
     /// Those of [`Ledger::spare`] that its batches forget.
     pub(crate) swept: Vec<RecordId>,

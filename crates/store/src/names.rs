@@ -53,7 +53,7 @@ struct Change {
     message: Option<Arc<Message>>,
     /// There was a removal among the writes. It may succeed where a put is refused.
     removes: bool,
-    /// What it counts in the queue.
+    /// The bytes that it counts in the queue.
     charge: Charge,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Write {
     pub(crate) message: Option<Arc<Message>>,
     /// The value that readers saw under the name before.
     pub(crate) before: Option<Arc<Message>>,
-    /// What it counts in the queue.
+    /// The bytes that it counts in the queue.
     pub(crate) charge: Charge,
 }
 

@@ -1,8 +1,10 @@
 //! The share of each principal in what waits for the disk (ADR 0031).
 //!
 //! Everything counts from the call until its outcome is known: what waits, and what is being written. So a disk that
-//! does not answer stops what is put, of each principal by its own share, and what is kept of pending writes is bounded.
-//! Removals are counted, and not refused.
+//! does not answer stops what is put, of each principal by its own share, and the memory of pending writes is bounded.
+//! Removals are never refused. One of what is on the disk counts nothing: there are no more of those than of that, and
+//! others are not refused for their sake. One of what still waits counts as that did, or topics that come and go would
+//! have no bound.
 
 use std::{hash::BuildHasher as _, sync::Arc};
 
@@ -28,6 +30,11 @@ impl Charge {
     /// A write of so many bytes, with its name.
     pub(crate) fn of(principal: &Arc<str>, bytes: usize) -> Self {
         Self { principal: Arc::clone(principal), bytes: bytes + WRITE_BYTES }
+    }
+
+    /// A removal of what is on the disk.
+    pub(crate) fn none() -> Self {
+        Self::default()
     }
 
     /// Its bytes.
@@ -62,6 +69,9 @@ impl Queue {
     }
 
     pub(crate) fn add(&mut self, charge: &Charge) {
+        if charge.bytes == 0 {
+            return;
+        }
         self.used += charge.bytes;
         self.shares.add(&charge.principal, charge.bytes);
     }
@@ -75,8 +85,8 @@ impl Queue {
     }
 
     /// The lane of a principal's writes of names: sharing one with another by chance does no harm.
-    pub(crate) fn lane(&self, charge: &Charge) -> u64 {
-        self.hasher.hash_one(&*charge.principal).max(LANE_OF_TRIALS + 1)
+    pub(crate) fn lane(&self, principal: &str) -> u64 {
+        self.hasher.hash_one(principal).max(LANE_OF_TRIALS + 1)
     }
 
     /// Bytes that wait.

@@ -287,14 +287,18 @@ impl Inner {
         }
         let publisher = message.or(before).map(|message| &message.publisher);
         let principal = publisher.map_or(&self.nobody, |publisher| &publisher.principal);
-        let charge = Charge::of(principal, topic.len() + value.as_ref().map_or(0, Vec::len));
+        let charge = if puts || ledger.topics.kept(topic).is_none() {
+            Charge::of(principal, topic.len() + value.as_ref().map_or(0, Vec::len))
+        } else {
+            Charge::none()
+        };
         // The gateway's own status messages have no share (ADR 0031).
         let has_share = publisher.is_none_or(|publisher| publisher.door.is_some());
         let less = ledger.topics.pending_bytes(topic);
         if puts && has_share && !self.admits(&ledger.queue, &charge, less) {
             return self.refused(None);
         }
-        batch.own_by(ledger.queue.lane(&charge));
+        batch.own_by(ledger.queue.lane(principal));
         if let Some((set, _)) = ledger.topics.pending(topic) {
             batch.join(set);
         }
@@ -326,11 +330,15 @@ impl Inner {
                 Some(())
             })
         });
-        let charge = Charge::of(principal, key.len() + bytes.as_ref().map_or(0, Vec::len));
+        let charge = if puts || ledger.records.kept(key).is_none() {
+            Charge::of(principal, key.len() + bytes.as_ref().map_or(0, Vec::len))
+        } else {
+            Charge::none()
+        };
         if puts && !self.admits(&ledger.queue, &charge, ledger.records.pending_bytes(key)) {
             return self.refused(None);
         }
-        batch.own_by(ledger.queue.lane(&charge));
+        batch.own_by(ledger.queue.lane(principal));
         if let Some((set, _)) = ledger.records.pending(key) {
             batch.join(set);
         }
@@ -352,7 +360,7 @@ impl Inner {
         let puts = batch.puts();
         let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
         let mut ledger = self.shared.ledger();
-        let charge = Charge::of(principal, batch.bytes());
+        let charge = if puts { Charge::of(principal, batch.bytes()) } else { Charge::none() };
         if puts && !self.admits(&ledger.queue, &charge, 0) {
             return self.refused(None);
         }
@@ -360,7 +368,7 @@ impl Inner {
         let Some((set, swept)) = self.append(committer, batch, &mut ledger) else { return Completion::Failed };
         ledger.queue.add(&charge);
         let set = ledger.set(set, puts, swept);
-        set.charges.push(charge);
+        set.charges.extend(puts.then_some(charge));
         let [putting, forgetting] = &mut set.others;
         *(if puts { putting } else { forgetting }) += 1;
         self.completion(set, puts)

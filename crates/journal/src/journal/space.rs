@@ -12,7 +12,7 @@ use crate::{
     work::Task,
 };
 
-/// What is picked cannot be written. Its puts may take `room` bytes at most.
+/// The picked changes cannot be written. Their puts may take `room` bytes at most.
 struct NoSpace {
     room: u64,
 }

@@ -1,5 +1,5 @@
-//! A disk that does not answer, or is nearly full, under writes of several principals: what one of them does is borne by
-//! itself, and what is kept about pending writes is bounded.
+//! A disk that does not answer, or is nearly full, under writes of several principals: each of them bears what it does
+//! itself, and the memory of pending writes is bounded.
 
 use super::*;
 
@@ -54,6 +54,24 @@ fn a_principal_that_fills_the_queue_leaves_others_theirs() {
     assert_eq!(store.0.shared.ledger().queue.used(), 0);
 }
 
+/// The disk fails after some of what one principal has waiting: what another one has is on it by then.
+#[test]
+fn a_write_is_in_the_next_commit_however_much_others_have_waiting() {
+    let medium = Arc::new(Medium::default());
+    let rig = Rig::open(&medium, Durability::Group);
+    assert!(wait(&put(&rig.store, "first", "first", 1)));
+    let mut held = medium.platters();
+    let flood: Vec<_> = (0..8 << 10).map(|n| put(&rig.store, "flood", &format!("flood/{n}"), 1000)).collect();
+    let waiting = put(&rig.store, "ada", "ada", 10);
+    assert!(is_taken(&waiting) && flood.iter().all(is_taken));
+    // 8 MiB are 64 frames at least.
+    held.fuse = Some(40);
+    drop(held);
+    assert!(wait(&waiting), "it waits for all that others have waiting");
+    let failed = flood.iter().filter(|completion| !wait(completion)).count();
+    assert!(failed > 1000, "{failed}");
+}
+
 #[test]
 fn topics_that_come_and_go_are_bounded_while_the_disk_does_not_answer() {
     let medium = Arc::new(Medium::default());
@@ -76,6 +94,26 @@ fn topics_that_come_and_go_are_bounded_while_the_disk_does_not_answer() {
     store.close().unwrap();
     let ledger = store.0.shared.ledger();
     assert_eq!((ledger.queue.used(), ledger.unsettled()), (0, 0));
+}
+
+/// A principal that clears all that it has on the disk takes no room of the queue from others.
+#[test]
+fn removals_of_what_is_on_the_disk_leave_others_their_room() {
+    let medium = Arc::new(Medium::default());
+    let store = open(&medium);
+    let messages: Vec<_> = (0..6000).map(|n| message_of("flood", &format!("flood/{n}"), 10)).collect();
+    for some in messages.chunks(1000) {
+        let all: Vec<_> = some.iter().map(|message| store.put(message, None, None)).collect();
+        assert!(all.iter().all(wait));
+    }
+    let held = medium.platters();
+    let removals: Vec<_> = messages.iter().map(|message| store.remove(&message.topic, Some(message))).collect();
+    let waiting = put(&store, "ada", "ada", 10);
+    assert!(is_taken(&waiting), "6000 removals take the room of others");
+    drop(held);
+    assert!(wait(&waiting) && removals.iter().all(wait));
+    store.close().unwrap();
+    assert_eq!(store.0.shared.ledger().queue.used(), 0);
 }
 
 #[test]
