@@ -17,9 +17,8 @@ use super::{
     access::Gate,
     control::Control,
     doubts::Doubts,
-    followed::{Follow, Followed, TAG_STEP, attach, detach, subscription},
+    followed::{Before, Follow, Followed, Name, TAG_STEP, attach, detach, subscription},
     kept::{KeptSubscription, Records},
-    unfollow::{Before, Name},
 };
 
 /// Subscriptions of all accounts together that outlive the process.

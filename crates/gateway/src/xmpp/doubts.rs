@@ -12,6 +12,9 @@ use std::{
 
 use fogmux_bus::Completion;
 
+/// Changes among which one of the same key is looked for.
+const RECENT: usize = 64;
+
 /// Changes that wait for the store, in order. The store bounds how many there are.
 #[derive(Debug)]
 pub(super) struct Doubts<K, B>(VecDeque<Doubt<K, B>>);
@@ -36,7 +39,9 @@ impl<K: PartialEq, B> Doubts<K, B> {
         while self.0.front_mut().is_some_and(|first| poll(&mut first.completion) == Poll::Ready(true)) {
             self.0.pop_front();
         }
-        if matches!(completion, Completion::Waiting(_)) {
+        // Of changes that are stored together only what was there before the first is needed.
+        let is_known = |doubt: &Doubt<K, B>| doubt.key == key && doubt.completion.is_same(completion);
+        if matches!(completion, Completion::Waiting(_)) && !self.0.iter().rev().take(RECENT).any(is_known) {
             self.0.push_back(Doubt { key, completion: completion.clone(), before });
         }
     }
@@ -45,8 +50,15 @@ impl<K: PartialEq, B> Doubts<K, B> {
     pub(super) fn failed(&mut self) -> Vec<(K, B)> {
         let mut failed = Vec::new();
         let mut at = 0;
+        // Many wait for the same commit.
+        let mut pending = Completion::Ready;
         while let Some(doubt) = self.0.get_mut(at) {
+            if pending.is_same(&doubt.completion) {
+                at += 1;
+                continue;
+            }
             let Poll::Ready(is_kept) = poll(&mut doubt.completion) else {
+                pending = doubt.completion.clone();
                 at += 1;
                 continue;
             };
@@ -86,6 +98,8 @@ mod tests {
         doubts.push("b", &waiting(0), 3);
         doubts.push("c", &waiting(2), 4);
         assert_eq!(doubts.failed(), []);
+        doubts.push("b", &waiting(0), 5);
+        assert_eq!(doubts.0.len(), 4, "changes that are stored together");
         commits[0].complete(Err(StoreFailed));
         assert_eq!(doubts.failed(), [("b", 3)]);
         commits[2].complete(Ok(()));

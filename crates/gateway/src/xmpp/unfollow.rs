@@ -7,18 +7,8 @@ use fogmux_bus::{Bus, Completion};
 use super::{
     accounts::{Account, Accounts},
     doubts::Doubts,
-    followed::{Followed, detach},
+    followed::{Before, Followed, Name, detach},
 };
-
-/// A stored subscription: its bare address and its node or filter.
-pub(super) type Name = (Arc<str>, Arc<str>);
-
-/// What a subscription was before a change.
-#[derive(Debug)]
-pub(super) struct Before {
-    pub(super) principal: Arc<str>,
-    pub(super) followed: Option<Followed>,
-}
 
 impl Accounts {
     pub(super) fn doubts(&self) -> MutexGuard<'_, Doubts<Name, Before>> {
