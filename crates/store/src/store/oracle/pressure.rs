@@ -215,7 +215,7 @@ fn a_disk_that_fails_for_a_day_makes_no_write_slower() {
     assert_eq!(again.readable().len(), 1);
 }
 
-/// Whoever asks whether the store is ready has the disk tried: of one that hangs not more than once.
+/// A readiness check has the disk tried. One that hangs is not tried again.
 #[test]
 fn a_disk_that_hangs_is_tried_once() {
     let medium = Arc::new(Medium::default());
