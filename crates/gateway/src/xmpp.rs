@@ -12,6 +12,7 @@ mod context;
 mod control;
 mod core;
 mod discover;
+mod doubts;
 mod ending;
 mod fill;
 mod followed;
@@ -34,6 +35,7 @@ mod subscribe;
 #[cfg(all(feature = "coap", feature = "http", feature = "mqtt"))]
 mod tests;
 mod translate;
+mod unfollow;
 
 use std::{rc::Rc, time::Duration};
 
@@ -145,7 +147,7 @@ async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls:
     }
 }
 
-/// How often [`housekeeping`] looks for expired subscriptions.
+/// How often [`housekeeping`] looks for expired subscriptions, and for changes that were not kept.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Wakes idle connections when the rules have changed, and ends expired subscriptions. One worker runs it until the
@@ -158,7 +160,10 @@ pub async fn housekeeping(ctx: Rc<XmppContext>) {
         tokio::select! {
             () = &mut drain => return,
             Ok(()) = rules.changed() => ctx.door.accounts.wake(),
-            _ = ticks.tick() => ctx.door.accounts.expire(ctx.bus(), crate::credential::unix_s()),
+            _ = ticks.tick() => {
+                ctx.door.undo(ctx.bus());
+                ctx.door.accounts.expire(ctx.bus(), crate::credential::unix_s());
+            }
         }
     }
 }

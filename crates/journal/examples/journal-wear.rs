@@ -8,7 +8,7 @@
 //! Blocks are counted by the process (`/proc/self/io`) and by the device (`/proc/diskstats`, all writers), 4 KiB each.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs,
     os::unix::fs::MetadataExt as _,
     path::Path,
@@ -71,8 +71,8 @@ fn start(directory: &Path, mode: Mode) -> Result<(Committer<Files>, Receiver<Pro
     Ok((committer, receive))
 }
 
-/// Replaces one of 100 records.
-fn replace(committer: &Committer<Files>, records: &mut VecDeque<RecordId>) -> Result<fogmux_journal::Ticket> {
+/// Replaces one of 100 records. Returns the set of the batch.
+fn replace(committer: &Committer<Files>, records: &mut VecDeque<RecordId>) -> Result<u64> {
     let mut batch = committer.batch();
     records.push_back(batch.put(1, vec![7; 64]));
     if records.len() > 100
@@ -80,7 +80,7 @@ fn replace(committer: &Committer<Files>, records: &mut VecDeque<RecordId>) -> Re
     {
         batch.forget(old);
     }
-    Ok(committer.append(batch)?.ticket)
+    Ok(committer.append(batch)?.set)
 }
 
 fn report(label: &str, directory: &Path, before: Written, commits: u64, elapsed: Duration) -> Result<()> {
@@ -116,17 +116,19 @@ fn commits(directory: &Path) -> Result<()> {
         let begin = Instant::now();
         let mut waiting = 0;
         let mut done = 0;
-        let mut through = progress.try_iter().last().map_or(0, |last| last.through.0);
+        let mut sets: BTreeMap<u64, u64> = BTreeMap::new();
+        let batches = |sets: &mut BTreeMap<u64, u64>, progress: Progress| {
+            progress.sets.iter().filter_map(|set| sets.remove(set)).sum::<u64>()
+        };
+        progress.try_iter().for_each(drop);
         while begin.elapsed() < Duration::from_secs(5) {
             while waiting < under_way {
-                let ticket = replace(&committer, &mut records)?;
-                through = through.max(ticket.0 - waiting - 1);
+                *sets.entry(replace(&committer, &mut records)?).or_default() += 1;
                 waiting += 1;
             }
-            let reached = progress.recv()?.through.0;
-            waiting -= reached - through;
-            done += reached - through;
-            through = reached;
+            let reached = batches(&mut sets, progress.recv()?);
+            waiting -= reached;
+            done += reached;
         }
         let elapsed = begin.elapsed();
         report(
@@ -138,9 +140,7 @@ fn commits(directory: &Path) -> Result<()> {
         )?;
         println!("  {:.0} batches a second", done as f64 / elapsed.as_secs_f64());
         while waiting > 0 {
-            let reached = progress.recv()?.through.0;
-            waiting -= reached - through;
-            through = reached;
+            waiting -= batches(&mut sets, progress.recv()?);
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Changes that belong together, and all of those that wait for a commit.
+//! Changes that belong together, and all of those that go into a commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::{
     entry::{FORGET, Forget, PUT},
     record::{Ids, RecordId},
+    waiting::Set,
 };
 
 /// Records to put and to forget. All of it happens or nothing.
@@ -15,13 +16,27 @@ pub struct Batch {
     ids: Ids,
     pub(crate) puts: Vec<(RecordId, Record)>,
     pub(crate) forgets: Vec<RecordId>,
+    pub(crate) owner: u64,
+    pub(crate) joins: Option<u64>,
 }
 
 impl Batch {
     /// An empty batch. `ids` are those of the journal that it is for.
     #[must_use]
     pub fn new(ids: &Ids) -> Self {
-        Self { ids: ids.clone(), puts: Vec::new(), forgets: Vec::new() }
+        Self { ids: ids.clone(), puts: Vec::new(), forgets: Vec::new(), owner: 0, joins: None }
+    }
+
+    /// Names the owner, by a number of the user's choice. While more waits than a commit takes, each owner has an equal
+    /// part of it, and batches of one owner stay in their order. Unless this is called the owner is 0.
+    pub fn own_by(&mut self, owner: u64) {
+        self.owner = owner;
+    }
+
+    /// Has the batch share the fate of a set of batches, if that still waits for its commit: for a value that takes the
+    /// place of one in that set. The order among sets is kept as well.
+    pub fn join(&mut self, set: u64) {
+        self.joins = Some(set);
     }
 
     /// Puts a record. The identifier is good at once, also in other records of the batch.
@@ -41,6 +56,13 @@ impl Batch {
     #[must_use]
     pub fn puts(&self) -> bool {
         !self.puts.is_empty()
+    }
+
+    /// Bytes that it takes in a commit, whole blocks not counted.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let puts = self.puts.iter().map(|(_, record)| bytes_of(record)).sum::<usize>();
+        puts + self.forgets.len() * FORGET as usize
     }
 
     /// Forgets a record. One that is not there is none to forget.
@@ -64,7 +86,8 @@ pub struct Appended {
     /// Its number.
     pub ticket: Ticket,
     /// Batches of one set have one fate: those that put something are committed, refused or failed together, and so
-    /// are those that only forget. A batch of a later set may fail although an earlier one has not.
+    /// are those that only forget. A set has one owner and no more than fits into a block, or one larger batch. Any set
+    /// may fail although an earlier or a later one does not.
     pub set: u64,
 }
 
@@ -72,62 +95,83 @@ pub struct Appended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// All changes that go into the next commit.
+/// A commit that does not fit is tried with this part of its bytes less.
+const SMALLER: usize = 64;
+
+/// All changes that go into a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) puts: BTreeMap<RecordId, Record>,
     pub(crate) forgets: BTreeSet<RecordId>,
-    /// Those of the forgets that a batch asked for that puts nothing.
-    pure: BTreeSet<RecordId>,
-    /// The batches that put something.
-    putting: Vec<Ticket>,
-    /// Batches that are refused, because there is no space.
-    pub(crate) refused: Vec<Ticket>,
+    /// The sets that they come from, in order.
+    pub(crate) sets: Vec<(u64, Set)>,
+    /// Those of the sets whose puts are refused, because there is no space.
+    pub(crate) refused: BTreeSet<u64>,
     /// Bytes of the puts.
     pub(crate) bytes: usize,
-    /// The last batch in it, if there is one.
-    pub(crate) last: Option<Ticket>,
 }
 
 impl Changes {
+    /// The changes of these sets.
+    pub(crate) fn of(sets: Vec<(u64, Set)>) -> Self {
+        let mut changes = Self { sets, ..Self::default() };
+        changes.gather();
+        changes
+    }
+
+    /// Gathers the changes of the sets that are not refused. What one puts and another forgets is none.
+    fn gather(&mut self) {
+        (self.puts, self.forgets, self.bytes) = Default::default();
+        for (number, set) in &self.sets {
+            self.forgets.extend(&set.pure);
+            if !self.refused.contains(number) {
+                self.puts.extend(set.puts.iter().map(|(id, record)| (*id, record.clone())));
+                self.forgets.extend(&set.forgets);
+            }
+        }
+        let Self { puts, forgets, .. } = self;
+        forgets.retain(|id| puts.remove(id).is_none());
+        self.bytes = self.puts.values().map(bytes_of).sum();
+    }
+
+    /// Whether nothing is to be written.
     pub(crate) fn is_empty(&self) -> bool {
         self.puts.is_empty() && self.forgets.is_empty()
     }
 
-    pub(crate) fn put(&mut self, id: RecordId, record: Record) {
-        self.bytes += record.bytes.len() + PUT as usize;
-        self.puts.insert(id, record);
+    /// The numbers of the sets.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.sets.iter().map(|(number, _)| *number)
     }
 
-    /// Drops a put that was not written yet. Returns whether there was one.
-    pub(crate) fn drop_put(&mut self, id: RecordId) -> bool {
-        let dropped = self.puts.remove(&id);
-        self.bytes -= dropped.as_ref().map_or(0, |record| record.bytes.len() + PUT as usize);
-        dropped.is_some()
-    }
-
-    /// Forgets a record that is on the disk, or will be before these changes.
-    pub(crate) fn forget(&mut self, id: RecordId, pure: bool) {
-        self.forgets.insert(id);
-        if pure {
-            self.pure.insert(id);
+    /// Keeps the puts of as many sets as have `room` bytes together, and fewer bytes than before. Refuses the others: a
+    /// set that fits is not refused for the sake of one that does not.
+    pub(crate) fn refuse_beyond(&mut self, room: u64) {
+        let bytes = |set: &Set| set.puts.keys().filter_map(|id| self.puts.get(id)).map(bytes_of).sum::<usize>();
+        // Frames need some room as well: if it is they that do not fit, a little less is tried.
+        let mut left = room.min((self.bytes - self.bytes / SMALLER - 1) as u64);
+        let mut beyond = BTreeSet::new();
+        for (number, set) in &self.sets {
+            match left.checked_sub(bytes(set) as u64) {
+                Some(less) => left = less,
+                None => drop(beyond.insert(*number)),
+            }
         }
+        self.refuse(beyond);
     }
 
-    /// Adds a batch, whose changes were added.
-    pub(crate) fn close_batch(&mut self, ticket: Ticket, pure: bool) {
-        self.last = Some(ticket);
-        if !pure {
-            self.putting.push(ticket);
+    /// Refuses sets, and those of which a part was replaced by one of them.
+    fn refuse(&mut self, sets: BTreeSet<u64>) {
+        let before = self.refused.len();
+        self.refused.extend(sets);
+        let mut known = before;
+        while known != self.refused.len() {
+            known = self.refused.len();
+            let depends = |set: &Set| set.followed_by.iter().any(|number| self.refused.contains(number));
+            let also: Vec<u64> = self.sets.iter().filter(|(_, set)| depends(set)).map(|(number, _)| *number).collect();
+            self.refused.extend(also);
         }
-    }
-
-    /// Refuses all batches that put something.
-    pub(crate) fn refuse_puts(&mut self) {
-        self.puts.clear();
-        self.bytes = 0;
-        self.forgets = self.pure.clone();
-        self.refused.append(&mut self.putting);
+        self.gather();
     }
 
     /// Forgets, with consecutive identifiers together.
@@ -142,11 +186,11 @@ impl Changes {
             Some(Forget { first, count })
         })
     }
+}
 
-    /// Bytes that wait, to compare with the bound.
-    pub(crate) fn pending_bytes(&self) -> usize {
-        self.bytes + self.forgets.len() * FORGET as usize
-    }
+/// Bytes that a record takes beside others in a frame.
+pub(crate) const fn bytes_of(record: &Record) -> usize {
+    record.bytes.len() + PUT as usize
 }
 
 #[cfg(test)]

@@ -21,13 +21,21 @@ pub struct Config {
     pub frame_bytes: u32,
     /// Bytes that may wait for a commit. Batches beyond are refused, but for one when nothing waits.
     pub pending_bytes_max: usize,
+    /// Bytes that go into a commit, while more waits; a single batch may be larger. Cleaning may add four times as
+    /// many.
+    pub commit_bytes_max: usize,
 }
 
 impl Default for Config {
     /// Segments of 512 KiB (live data of a few kilobytes take 2.5 MiB of disk), frames of 128 KiB (records up to
-    /// 33 MB), 16 MiB that wait.
+    /// 33 MB), 16 MiB that wait, all of which go into the next commit.
     fn default() -> Self {
-        Self { segment_bytes: 512 << 10, frame_bytes: 128 << 10, pending_bytes_max: 16 << 20 }
+        Self {
+            segment_bytes: 512 << 10,
+            frame_bytes: 128 << 10,
+            pending_bytes_max: 16 << 20,
+            commit_bytes_max: usize::MAX,
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
     index::{Index, Place},
     record::{Ids, Key, RecordId},
     segments::Segments,
+    waiting::Waiting,
     work::Work,
 };
 
@@ -57,10 +58,11 @@ pub enum Failure {
 /// Batches that are done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// All batches up to this one that no earlier progress named.
-    pub through: Ticket,
-    /// Batches among them that put records for which there is no space. They did not happen.
-    pub refused: Vec<Ticket>,
+    /// Their sets; see [`Appended::set`].
+    pub sets: Vec<u64>,
+    /// Sets among them for which there is no space, in ascending order. Those of their batches that put something did
+    /// not happen.
+    pub refused: Vec<u64>,
     /// Whether the others were committed. If not, none of them happened.
     pub outcome: Result<(), Failure>,
     /// Live parts of records that the medium did not give when they were to be moved, and that were given up since the
@@ -138,14 +140,12 @@ pub struct Journal {
     closed: bool,
     /// Numbers of frames were left out before the next, from behind this one on.
     after_gap: Option<u64>,
-    /// The last ticket of which progress was told.
-    told: Ticket,
-    waiting: Changes,
+    waiting: Waiting,
+    /// The changes of the next commit, while room is made for them.
+    picked: Changes,
     /// The changes that are being committed.
     flight: Option<Arc<Changes>>,
     last_ticket: Ticket,
-    /// The number of the set that waits; see [`Appended::set`].
-    set: u64,
     /// Written since the last synchronisation.
     dirty: BTreeSet<Slot>,
     /// A commit that failed and is to be taken back.
@@ -189,11 +189,10 @@ impl Journal {
             epoch_first: number,
             closed,
             after_gap,
-            told: Ticket::default(),
-            waiting: Changes::default(),
+            waiting: Waiting::default(),
+            picked: Changes::default(),
             flight: None,
             last_ticket: Ticket::default(),
-            set: 0,
             dirty: BTreeSet::new(),
             revoking: None,
             tight: false,
@@ -216,66 +215,46 @@ impl Journal {
     /// # Errors
     /// A record is too large, or too much waits already. Nothing of the batch happens.
     pub fn append(&mut self, batch: Batch) -> Result<Appended, Refused> {
-        let Batch { puts, forgets, .. } = batch;
+        let Batch { puts, forgets, .. } = &batch;
         let limit = self.config.record_bytes_max() as usize;
         if let Some(length) = puts.iter().map(|(_, record)| record.bytes.len()).find(|length| *length > limit) {
             return Err(Refused::TooLarge(length));
         }
-        let pending = self.waiting.pending_bytes();
+        let pending = self.waiting.bytes() + self.picked.bytes;
         let more: usize = puts.iter().map(|(_, record)| record.bytes.len()).sum();
-        let unwritten = |id: &RecordId| self.waiting.puts.get(id).map_or(0, |record| record.bytes.len());
+        let unwritten = |id: &RecordId| self.waiting.put(*id).map_or(0, |record| record.bytes.len());
         let less: usize = forgets.iter().map(unwritten).sum();
         // Forgets make room and are never refused, and neither is what takes the place of as much that waits.
         if pending > 0 && more > less && pending + more - less > self.config.pending_bytes_max {
             return Err(Refused::Busy(pending));
         }
-        let pure = puts.is_empty();
-        if self.waiting.last.is_none() {
-            // There may be space again.
-            self.tight = false;
-        }
-        puts.into_iter().for_each(|(id, record)| self.waiting.put(id, record));
-        for id in forgets {
-            if !self.waiting.drop_put(id) && self.is_committed(id) {
-                self.waiting.forget(id, pure);
-            }
-        }
-        self.last_ticket.0 += 1;
-        self.waiting.close_batch(self.last_ticket, pure);
-        Ok(Appended { ticket: self.last_ticket, set: self.set })
-    }
-
-    /// Takes all that waits; what is appended from now on is another set.
-    fn take_waiting(&mut self) -> Changes {
-        self.set += 1;
-        std::mem::take(&mut self.waiting)
-    }
-
-    // Whether a record is on the disk, or will be, and stays.
-    fn is_committed(&self, id: RecordId) -> bool {
-        match &self.flight {
+        let (picked, flight, index) = (&self.picked, self.flight.as_deref(), &self.index);
+        let is_committed = |id: RecordId| match flight {
             Some(flight) if flight.forgets.contains(&id) => false,
             Some(flight) if flight.puts.contains_key(&id) => true,
-            Some(_) | None => self.index.get(id.key(0)).is_some(),
-        }
+            // The picked changes may be refused yet, so a record that they forget is forgotten again.
+            Some(_) | None => picked.puts.contains_key(&id) || index.get(id.key(0)).is_some(),
+        };
+        let set = self.waiting.append(batch, is_committed);
+        self.last_ticket.0 += 1;
+        Ok(Appended { ticket: self.last_ticket, set })
     }
 
     /// Where a record is. One that is to be forgotten is not there.
     #[must_use]
     pub fn find(&self, id: RecordId) -> Option<Location> {
-        let memory = |changes: &Changes| changes.puts.get(&id).cloned().map(Location::Memory);
-        if let Some(found) = memory(&self.waiting) {
-            return Some(found);
-        }
-        if self.waiting.forgets.contains(&id) {
+        if self.waiting.forgets(id) {
             return None;
         }
-        if let Some(flight) = &self.flight {
-            if flight.forgets.contains(&id) {
+        if let Some(record) = self.waiting.put(id) {
+            return Some(Location::Memory(record.clone()));
+        }
+        for changes in [Some(&self.picked), self.flight.as_deref()].into_iter().flatten() {
+            if changes.forgets.contains(&id) {
                 return None;
             }
-            if let Some(found) = memory(flight) {
-                return Some(found);
+            if let Some(record) = changes.puts.get(&id) {
+                return Some(Location::Memory(record.clone()));
             }
         }
         let mut parts = Vec::new();
@@ -308,8 +287,8 @@ impl Journal {
 
     /// Whether something waits for a commit.
     #[must_use]
-    pub const fn is_waiting(&self) -> bool {
-        self.waiting.last.is_some()
+    pub fn is_waiting(&self) -> bool {
+        !self.picked.sets.is_empty() || !self.waiting.is_empty()
     }
 
     /// Whether nothing is done that [`Journal::progress`] has not told.

@@ -37,6 +37,7 @@ mod read;
 mod record;
 mod recovery;
 mod segments;
+mod waiting;
 mod work;
 
 pub use batch::{Appended, Batch, Record, Ticket};

@@ -60,6 +60,15 @@ impl Work {
         Done { task, outcome }
     }
 
+    /// The sets of batches that this commits, and whether their puts are refused for lack of space.
+    pub fn sets(&self) -> impl Iterator<Item = (u64, bool)> {
+        let changes = match &self.0 {
+            Task::Commit { layout, .. } => Some(&layout.changes),
+            Task::Create { .. } | Task::Remove { .. } | Task::Read { .. } => None,
+        };
+        changes.into_iter().flat_map(|changes| changes.numbers().map(|set| (set, changes.refused.contains(&set))))
+    }
+
     /// Whether this is a commit, and not a preparation for one.
     #[must_use]
     pub const fn is_commit(&self) -> bool {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{Arc, Condvar, Mutex, mpsc},
@@ -11,19 +11,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fogmux_journal::{Committer, Config, Files, Journal, Mode, OpenError, Progress, RecordId, Recovery, Ticket};
+use fogmux_journal::{Committer, Config, Files, Journal, Mode, OpenError, Progress, RecordId, Recovery};
 
-const SMALL: Config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
+const SMALL: Config =
+    Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20, commit_bytes_max: usize::MAX };
 
-/// Which batches are done.
+/// Which sets of batches are done.
 #[derive(Default)]
-struct Done(Mutex<Ticket>, Condvar);
+struct Done(Mutex<BTreeSet<u64>>, Condvar);
 
 impl Done {
-    fn wait(&self, ticket: Ticket) {
+    fn wait(&self, set: u64) {
         let done = self.0.lock().unwrap();
         let deadline = Duration::from_secs(60);
-        let (_done, waited) = self.1.wait_timeout_while(done, deadline, |done| *done < ticket).unwrap();
+        let (_done, waited) = self.1.wait_timeout_while(done, deadline, |done| !done.contains(&set)).unwrap();
         assert!(!waited.timed_out());
     }
 }
@@ -37,7 +38,7 @@ fn open(directory: &Path, mode: Mode) -> (Committer<Files>, Recovery, Arc<Done>,
     let tell = Arc::clone(&done);
     let watch = move |progress: Progress| {
         assert_eq!(progress.outcome, Ok(()));
-        *tell.0.lock().unwrap() = progress.through;
+        tell.0.lock().unwrap().extend(progress.sets);
         tell.1.notify_all();
     };
     (Committer::start(journal, files, mode, watch).unwrap(), report, done, records)
@@ -63,11 +64,11 @@ fn records_of_many_threads_are_there_after_a_restart() {
                         if let Some((old, _)) = last.replace((id, bytes)) {
                             batch.forget(old);
                         }
-                        let ticket = committer.append(batch).unwrap().ticket;
+                        let set = committer.append(batch).unwrap().set;
                         let read = committer.read(id).unwrap().unwrap();
                         assert_eq!((read.kind, read.bytes.len()), (worker, n * 7 % 3000));
                         if n % 10 == 0 {
-                            done.wait(ticket);
+                            done.wait(set);
                         }
                     }
                     last
@@ -94,7 +95,7 @@ fn nothing_is_committed_more_often_than_the_delay() {
     while start.elapsed() < DELAY * 6 {
         let mut batch = committer.batch();
         batch.put(1, vec![1; 10]);
-        done.wait(committer.append(batch).unwrap().ticket);
+        done.wait(committer.append(batch).unwrap().set);
         batches += 1;
     }
     let commits = committer.figures().frames;
@@ -130,7 +131,7 @@ fn a_directory_belongs_to_one_process_and_to_nobody_else() {
     assert!(matches!(Files::open(&path), Err(OpenError::InUse(_))));
     let mut batch = committer.batch();
     batch.put(0, vec![0; 100_000]);
-    done.wait(committer.append(batch).unwrap().ticket);
+    done.wait(committer.append(batch).unwrap().set);
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o700);
     let files: Vec<_> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();

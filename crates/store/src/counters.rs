@@ -49,6 +49,7 @@ pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) records: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) beyond_share: AtomicU64,
     pub(crate) failed: AtomicU64,
     /// Changes that were acknowledged and then not kept.
     pub(crate) lost: AtomicU64,
@@ -83,6 +84,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// Writes refused because too much was waiting for the disk, or because the disk takes nothing.
     pub refused: u64,
+    /// Those among them that were refused because the rest of the queue is reserved for other principals.
+    pub beyond_share: u64,
     /// Changes that were taken, and that the disk then failed to take.
     pub failed: u64,
     /// Records that could not be read, at the start or since.
@@ -224,6 +227,7 @@ impl Counters {
             records: self.records.load(Relaxed),
             bytes: figures.written_bytes,
             refused: self.refused.load(Relaxed),
+            beyond_share: self.beyond_share.load(Relaxed),
             failed: self.failed.load(Relaxed),
             damaged_records: self.damaged_records.load(Relaxed) + figures.lost_parts,
             damaged_blocks: self.damaged_blocks.load(Relaxed),

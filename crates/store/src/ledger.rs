@@ -1,33 +1,40 @@
 //! The store's view of its journal: the value kept under each name, and the waiters of each set of batches.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fogmux_bus::{Completer, Completion, Topic};
-use fogmux_journal::{Appended, RecordId, Ticket};
+use fogmux_journal::{Appended, RecordId};
 
-use crate::names::Names;
+use crate::{
+    names::Names,
+    queue::{Charge, Queue},
+};
+
+/// Most records that nobody needs which a set of batches forgets: so many cost a write nothing.
+const SWEPT_MAX: usize = 64;
 
 /// The state of the store beside its journal.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ledger {
     /// Retained messages.
     pub(crate) topics: Names<Topic>,
     /// Records of doors.
     pub(crate) records: Names<Box<str>>,
-    /// Sets of batches whose outcome is not known, in order.
-    sets: VecDeque<Set>,
+    /// Sets of batches whose outcome is not known, by their numbers.
+    sets: BTreeMap<u64, Set>,
+    /// The shares of principals in them.
+    pub(crate) queue: Queue,
     /// Whether failed writes are being undone in the bus, which must not change meanwhile.
     pub(crate) undoing: bool,
-    /// Records that nobody needs and that may be on the disk. Each batch forgets them, until one is committed.
+    /// Records that nobody needs and that are on the disk. Each set of batches forgets some of them.
     pub(crate) spare: Vec<RecordId>,
+    /// Whether the outcome of a trial is not known.
+    pub(crate) trying: bool,
 }
 
 /// Batches with one fate; see [`Appended::set`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Set {
-    number: u64,
-    pub(crate) first: Ticket,
-    pub(crate) last: Ticket,
     /// Resolves for those who wait for batches that put something.
     pub(crate) puts: Option<Arc<Completer>>,
     /// Resolves for those who wait for batches that only forget.
@@ -39,26 +46,15 @@ pub(crate) struct Set {
     pub(crate) others: [u64; 2],
     /// Whether a batch puts something.
     pub(crate) has_puts: bool,
-    /// How many of [`Ledger::spare`] its batches forget.
-    pub(crate) sweeps: usize,
+    /// The bytes that batches without names count in the queue.
+    pub(crate) charges: Vec<Charge>,
+    /// Those of [`Ledger::spare`] that its batches forget.
+    pub(crate) swept: Vec<RecordId>,
+    /// The record of a trial among its batches.
+    pub(crate) trial: Option<RecordId>,
 }
 
 impl Set {
-    const fn new(number: u64, first: Ticket) -> Self {
-        Self {
-            number,
-            first,
-            last: first,
-            puts: None,
-            forgets: None,
-            topics: Vec::new(),
-            records: Vec::new(),
-            others: [0; 2],
-            has_puts: false,
-            sweeps: 0,
-        }
-    }
-
     /// Changes of names and other batches.
     pub(crate) fn changes(&self) -> u64 {
         (self.topics.len() + self.records.len()) as u64 + self.others.iter().sum::<u64>()
@@ -66,44 +62,51 @@ impl Set {
 }
 
 impl Ledger {
-    /// The set of a batch that was appended just now. All appends are made while the ledger is held.
-    pub(crate) fn set(&mut self, appended: Appended, puts: bool) -> &mut Set {
-        let Appended { ticket, set: number } = appended;
-        let mut set = self.sets.pop_back();
-        if let Some(earlier) = set.take_if(|set| set.number != number) {
-            self.sets.push_back(earlier);
+    /// An empty one, with room for so many bytes of what waits.
+    pub(crate) fn new(queue_bytes_max: usize) -> Self {
+        Self {
+            topics: Names::default(),
+            records: Names::default(),
+            sets: BTreeMap::new(),
+            queue: Queue::new(queue_bytes_max),
+            undoing: false,
+            spare: Vec::new(),
+            trying: false,
         }
-        let set = self.sets.push_back_mut(set.unwrap_or_else(|| Set::new(number, ticket)));
-        set.last = ticket;
+    }
+
+    /// The set of a batch that was appended just now, which forgets these records that nobody needs. All appends are
+    /// made while the ledger is held.
+    pub(crate) fn set(&mut self, appended: Appended, puts: bool, swept: Vec<RecordId>) -> &mut Set {
+        let set = self.sets.entry(appended.set).or_default();
         set.has_puts |= puts;
-        set.sweeps = self.spare.len();
+        set.swept.extend(swept);
         set
     }
 
-    /// Has a batch forget what nobody needs.
-    pub(crate) fn sweep(&self, batch: &mut fogmux_journal::Batch) {
-        self.spare.iter().for_each(|id| batch.forget(*id));
+    /// Has a batch forget some of what nobody needs. Returns it: it is to be given to [`Ledger::set`], or back.
+    pub(crate) fn sweep(&mut self, batch: &mut fogmux_journal::Batch) -> Vec<RecordId> {
+        let swept = self.spare.split_off(self.spare.len().saturating_sub(SWEPT_MAX));
+        swept.iter().for_each(|id| batch.forget(*id));
+        swept
     }
 
-    /// Takes out the next set whose batches are all among those up to `through`.
-    pub(crate) fn settled(&mut self, through: Ticket) -> Option<Set> {
-        if self.sets.front()?.last > through {
-            return None;
-        }
-        self.sets.pop_front()
+    /// Takes out a set that is done.
+    pub(crate) fn settled(&mut self, number: u64) -> Option<Set> {
+        self.sets.remove(&number)
     }
 
     /// The completion of the last write of a topic that is under way.
     pub(crate) fn pending(&self, topic: &str) -> Completion {
         let Some((number, puts)) = self.topics.pending(topic) else { return Completion::Ready };
-        let Some(set) = self.sets.iter().find(|set| set.number == number) else { return Completion::Ready };
+        let Some(set) = self.sets.get(&number) else { return Completion::Ready };
         let completer = if puts { &set.puts } else { &set.forgets };
         completer.as_ref().map_or(Completion::Ready, |completer| Completion::Waiting(Arc::clone(completer)))
     }
 
     /// Changes whose outcome is not known.
     pub(crate) fn unsettled(&self) -> u64 {
-        self.sets.iter().map(Set::changes).sum()
+        self.sets.values().map(Set::changes).sum()
     }
 }
 

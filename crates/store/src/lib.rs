@@ -21,6 +21,7 @@ mod ledger;
 mod losses;
 mod names;
 mod open;
+mod queue;
 pub mod record;
 mod store;
 mod watch;

@@ -16,6 +16,8 @@ use fogmux_bus::Message;
 use fogmux_journal::RecordId;
 use foldhash::quality::RandomState;
 
+use crate::queue::Charge;
+
 /// Tables that hold the names on the disk: one that grows moves its names while publishers wait.
 const TABLES: usize = 64;
 
@@ -51,6 +53,8 @@ struct Change {
     message: Option<Arc<Message>>,
     /// There was a removal among the writes. It may succeed where a put is refused.
     removes: bool,
+    /// The bytes that it counts in the queue.
+    charge: Charge,
 }
 
 /// A write to take note of.
@@ -61,6 +65,8 @@ pub(crate) struct Write {
     pub(crate) message: Option<Arc<Message>>,
     /// The value that readers saw under the name before.
     pub(crate) before: Option<Arc<Message>>,
+    /// The bytes that it counts in the queue.
+    pub(crate) charge: Charge,
 }
 
 /// The outcome of the writes of a set.
@@ -144,14 +150,20 @@ impl<K: Hash + Eq + Borrow<str>> Names<K> {
         Some((last.set, last.id.is_some()))
     }
 
-    /// Whether the earliest set of a name's writes ends with a put.
-    pub(crate) fn pending_puts(&self, name: &str) -> bool {
-        self.pending.get(name).and_then(|pending| pending.changes.first()).is_some_and(|change| change.id.is_some())
+    /// Bytes that the last write under way counts in the queue: a later one is likely to take its place.
+    pub(crate) fn pending_bytes(&self, name: &str) -> usize {
+        self.pending.get(name).and_then(|pending| pending.changes.last()).map_or(0, |last| last.charge.bytes())
     }
 
-    /// Takes note of a write. Returns whether it is the first of its set.
-    pub(crate) fn write(&mut self, name: K, write: Write) -> bool {
-        let Write { set, id, message, before } = write;
+    /// Whether the writes of a name in a set end with a put.
+    pub(crate) fn puts_in(&self, name: &str, set: u64) -> bool {
+        let changes = self.pending.get(name).into_iter().flat_map(|pending| &pending.changes);
+        changes.into_iter().any(|change| change.set == set && change.id.is_some())
+    }
+
+    /// Takes note of a write. Returns what the write counted whose place it takes in its set, if it is not the first.
+    pub(crate) fn write(&mut self, name: K, write: Write) -> Option<Charge> {
+        let Write { set, id, message, before, charge } = write;
         let base = self.kept(name.borrow());
         let pending = match self.pending.entry(name) {
             Entry::Occupied(there) => there.into_mut(),
@@ -161,25 +173,24 @@ impl<K: Hash + Eq + Borrow<str>> Names<K> {
             Some(last) if last.set == set => {
                 last.removes |= id.is_none();
                 (last.id, last.message) = (id, message);
-                false
+                Some(std::mem::replace(&mut last.charge, charge))
             }
             Some(_) | None => {
-                pending.changes.push(Change { set, id, message, removes: id.is_none() });
-                true
+                pending.changes.push(Change { set, id, message, removes: id.is_none(), charge });
+                None
             }
         }
     }
 
-    /// Takes note of the outcome of a name's earliest set of writes. Returns what readers are to see if that set was
-    /// the last and something of it was not kept.
-    pub(crate) fn settle(&mut self, name: K, fate: Fate) -> Undone {
-        let Entry::Occupied(mut there) = self.pending.entry(name) else { return None };
+    /// Takes note of the outcome of a name's writes in a set, the earliest of its sets. Returns what they counted, and
+    /// what readers are to see if that set was the last and something of it was not kept.
+    pub(crate) fn settle(&mut self, name: K, set: u64, fate: Fate) -> (Charge, Undone) {
+        let Entry::Occupied(mut there) = self.pending.entry(name) else { return Default::default() };
         let pending = there.get_mut();
-        if pending.changes.is_empty() {
-            there.remove();
-            return None;
-        }
-        let change = pending.changes.remove(0);
+        let Some(at) = pending.changes.iter().position(|change| change.set == set) else { return Default::default() };
+        debug_assert!(at == 0, "sets of a name are done in their order");
+        let change = pending.changes.remove(at);
+        let charge = change.charge;
         let is_kept = !fate.refuses(change.id.is_some());
         if is_kept {
             (pending.base, pending.before) = (change.id, change.message);
@@ -187,18 +198,18 @@ impl<K: Hash + Eq + Borrow<str>> Names<K> {
             (pending.base, pending.before) = (None, None);
         }
         if !pending.changes.is_empty() {
-            return None;
+            return (charge, None);
         }
         let (name, Pending { base, before, .. }) = there.remove_entry();
         let table = self.table(name.borrow());
-        let kept = self.kept.get_mut(table)?;
+        let Some(kept) = self.kept.get_mut(table) else { return (charge, None) };
         match base {
             Some(id) => drop(kept.insert(name, id)),
             None => drop(kept.remove(name.borrow())),
         }
         shrink(kept);
         shrink(&mut self.pending);
-        (!is_kept).then_some(before)
+        (charge, (!is_kept).then_some(before))
     }
 }
 
@@ -217,7 +228,8 @@ mod tests {
     }
 
     fn write(names: &mut Names<Box<str>>, set: u64, number: Option<u64>) -> bool {
-        names.write("n".into(), Write { set, id: number.map(id), message: None, before: None })
+        let write = Write { set, id: number.map(id), message: None, before: None, charge: Charge::default() };
+        names.write("n".into(), write).is_none()
     }
 
     fn each(names: &Names<Box<str>>) -> Vec<u64> {
@@ -237,9 +249,9 @@ mod tests {
         assert!(write(&mut names, 8, Some(4)));
         // Number 2 was never written, because number 3 forgot it before its commit.
         assert_eq!(each(&names), [1, 3, 4]);
-        assert!(names.settle("n".into(), Fate::Failed).is_none());
+        assert!(names.settle("n".into(), 7, Fate::Failed).1.is_none());
         assert_eq!(each(&names), [1, 4]);
-        assert!(names.settle("n".into(), Fate::Done).is_none());
+        assert!(names.settle("n".into(), 8, Fate::Done).1.is_none());
         assert_eq!((each(&names), names.kept("n")), (vec![4], Some(id(4))));
     }
 
@@ -249,11 +261,11 @@ mod tests {
         names.keep("n".into(), id(1));
         write(&mut names, 7, None);
         write(&mut names, 7, Some(2));
-        assert!(names.settle("n".into(), Fate::NoSpace).is_some_and(|before| before.is_none()));
+        assert!(names.settle("n".into(), 7, Fate::NoSpace).1.is_some_and(|before| before.is_none()));
         assert_eq!(names.kept("n"), None);
         names.keep("n".into(), id(3));
         write(&mut names, 8, Some(4));
-        assert!(names.settle("n".into(), Fate::NoSpace).is_some_and(|before| before.is_none()));
+        assert!(names.settle("n".into(), 8, Fate::NoSpace).1.is_some_and(|before| before.is_none()));
         assert_eq!(names.kept("n"), Some(id(3)));
     }
 }

@@ -19,7 +19,9 @@ use crate::{
     disk::{AnyDisk, Late, is_full, is_unwritable},
     kind::{self, Kind},
     ledger::Ledger,
-    losses, record,
+    losses,
+    queue::LANE_OF_TRIALS,
+    record,
     watch::Shared,
 };
 
@@ -246,12 +248,14 @@ fn take(ledger: &mut Ledger, kind: Kind, id: RecordId, bytes: &[u8]) -> Result<(
 fn try_disk(journal: &mut Journal, disk: &AnyDisk, shared: &Shared) {
     let mut ledger = shared.ledger();
     let mut forgets = fogmux_journal::Batch::new(&journal.ids());
-    ledger.sweep(&mut forgets);
+    let spare = std::mem::take(&mut ledger.spare);
+    spare.iter().for_each(|id| forgets.forget(*id));
     let mut trial = fogmux_journal::Batch::new(&journal.ids());
     trial.put(Kind::Trial as u8, &[][..]);
-    for (batch, puts) in [(forgets, false), (trial, true)] {
+    trial.own_by(LANE_OF_TRIALS);
+    for (batch, puts, swept) in [(forgets, false, spare), (trial, true, Vec::new())] {
         if let Ok(appended) = journal.append(batch) {
-            ledger.set(appended, puts);
+            ledger.set(appended, puts, swept);
         }
     }
     drop(ledger);

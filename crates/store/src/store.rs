@@ -8,8 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
-use fogmux_journal::{Committer, Config, Figures, Ids, Journal, Location, ReadError, Record, RecordId, Refused};
+use fogmux_bus::{Completion, Message, NoRoom, RetainedStore, Stored, Topic, Undo};
+use fogmux_journal::{
+    Appended, Committer, Config, Figures, Ids, Journal, Location, ReadError, Record, RecordId, Refused,
+};
 
 use crate::{
     batch::Batch,
@@ -17,9 +19,10 @@ use crate::{
     disk::AnyDisk,
     durability::Durability,
     kind::{self, Kind},
-    ledger::completion,
+    ledger::{Ledger, Set, completion},
     names::Write,
     open::{self, OpenError, Opened},
+    queue::{Charge, LANE_OF_OTHERS, LANE_OF_TRIALS, Queue},
     record,
     watch::Shared,
 };
@@ -31,6 +34,13 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of such a trial: as little room as most messages need says nothing about the larger ones.
 const TRIAL_BYTES: usize = 32 << 10;
+
+/// Bytes of a commit, while more waits and acknowledgements wait for it.
+///
+/// An SD card of 10 MB/s writes them in 52 ms, or in 0.26 s if cleaning adds as much as it may. A write of somebody who
+/// has little waiting is on the disk at the latest with the commit after the one under way: in 0.1 s, or 0.5 s, and the
+/// time of two synchronisations. Half as many would cost a card that takes 30 ms for those a quarter of its rate.
+const COMMIT_BYTES_MAX: usize = 512 << 10;
 
 /// Longest key of a record, in bytes.
 pub const RECORD_KEY_BYTES_MAX: usize = 65_535;
@@ -46,7 +56,8 @@ pub struct StoreConfig {
     pub interval: Duration,
     /// The least time between commits of [`Durability::Group`].
     pub group_delay: Duration,
-    /// Most bytes that may wait for a commit. Writes beyond are refused. As many may be on their way to the disk.
+    /// Most bytes that may wait for the disk or be on their way there, with 256 for each write. Writes beyond are
+    /// refused, those of the principal first that has most. A tenth is added for those who have little.
     pub queue_bytes_max: usize,
 }
 
@@ -71,6 +82,8 @@ pub struct JournalStore(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     engine: Engine,
+    /// The principal of writes whose user names none. They have one share together.
+    nobody: Arc<str>,
     /// The outcome of the first close.
     closed: OnceLock<Result<(), NotKept>>,
 }
@@ -99,8 +112,10 @@ impl JournalStore {
         open: impl FnOnce(Config, &Shared) -> Result<Opened, OpenError>,
     ) -> Result<Self, OpenError> {
         let mode = config.durability.mode(config.interval, config.group_delay);
-        let shared = Arc::new(Shared::new(mode.waits(), config.path.clone()));
-        let journal = Config { pending_bytes_max: config.queue_bytes_max, ..Config::default() };
+        let shared = Arc::new(Shared::new(mode.waits(), config.path.clone(), config.queue_bytes_max));
+        let commit_bytes_max = if mode.waits() { COMMIT_BYTES_MAX } else { usize::MAX };
+        // The bound of what waits is the queue's.
+        let journal = Config { pending_bytes_max: usize::MAX, commit_bytes_max, ..Config::default() };
         let engine = match open(journal, &shared)? {
             Opened::Writable(journal, disk) => {
                 let watch = Arc::clone(&shared);
@@ -110,7 +125,7 @@ impl JournalStore {
             Opened::ReadOnly(journal, disk) => Engine::ReadOnly(Box::new(journal), disk),
             Opened::Nothing => Engine::Nothing,
         };
-        Ok(Self(Arc::new(Inner { shared, engine, closed: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner { shared, engine, nobody: Arc::default(), closed: OnceLock::new() })))
     }
 
     /// The reason why nothing that is put is taken, if so. To ask is to have the disk tried again, now and then.
@@ -145,7 +160,14 @@ impl JournalStore {
     /// batch that only forgets is not refused for lack of space.
     #[must_use]
     pub fn commit(&self, batch: Batch) -> Completion {
-        self.0.commit(batch)
+        self.0.commit(&self.0.nobody, batch)
+    }
+
+    /// The same for a principal, whose share of what may wait for the disk it takes. All such batches are committed in
+    /// the order in which they were appended, whoever they are for.
+    #[must_use]
+    pub fn commit_for(&self, principal: &Arc<str>, batch: Batch) -> Completion {
+        self.0.commit(principal, batch)
     }
 
     /// Reads a record, from memory if it is not on the disk yet. `None` if there is none, or it is to be forgotten.
@@ -170,10 +192,16 @@ impl JournalStore {
     /// name and have at most [`RECORD_KEY_BYTES_MAX`] bytes; values are opaque.
     #[must_use]
     pub fn put_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
+        self.put_record_for(&self.0.nobody, key, value)
+    }
+
+    /// The same for a principal, whose share of what may wait for the disk it takes.
+    #[must_use]
+    pub fn put_record_for(&self, principal: &Arc<str>, key: &str, value: Option<Box<[u8]>>) -> Completion {
         if key.len() > RECORD_KEY_BYTES_MAX {
             return Completion::Failed;
         }
-        self.0.put_record(key, value)
+        self.0.put_record(principal, key, value)
     }
 
     /// Visits the committed records with this prefix in order of their keys: for the start.
@@ -229,6 +257,15 @@ impl Inner {
         Completion::Failed
     }
 
+    /// Whether the queue has room for a write in the place of one of `less` bytes. Counts and says that it has not.
+    fn admits(&self, queue: &Queue, charge: &Charge, less: usize) -> bool {
+        let admitted = queue.admit(charge, less);
+        if admitted == Err(NoRoom::Share) {
+            self.shared.counters.beyond_share.fetch_add(1, Relaxed);
+        }
+        admitted.is_ok()
+    }
+
     /// The last write of a topic or key waits in a set. Returns its completion.
     fn put_topic(
         &self,
@@ -248,25 +285,37 @@ impl Inner {
         if !puts && batch.is_empty() {
             return Completion::Ready;
         }
-        let id = value.map(|value| batch.put(Kind::Retained as u8, value));
-        ledger.sweep(&mut batch);
-        let appended = match committer.append(batch) {
-            Ok(appended) => appended,
-            Err(why) => return self.refused(Some(why)),
+        let publisher = message.or(before).map(|message| &message.publisher);
+        let principal = publisher.map_or(&self.nobody, |publisher| &publisher.principal);
+        let charge = if puts || ledger.topics.kept(topic).is_none() {
+            Charge::of(principal, topic.len() + value.as_ref().map_or(0, Vec::len))
+        } else {
+            Charge::none()
         };
+        // The gateway's own status messages have no share (ADR 0031).
+        let has_share = publisher.is_none_or(|publisher| publisher.door.is_some());
+        let less = ledger.topics.pending_bytes(topic);
+        if puts && has_share && !self.admits(&ledger.queue, &charge, less) {
+            return self.refused(None);
+        }
+        batch.own_by(ledger.queue.lane(principal));
+        if let Some((set, _)) = ledger.topics.pending(topic) {
+            batch.join(set);
+        }
+        let id = value.map(|value| batch.put(Kind::Retained as u8, value));
+        let Some((set, swept)) = self.append(committer, batch, &mut ledger) else { return Completion::Failed };
         let waits = self.shared.waits;
         let seen = |message: Option<&Arc<Message>>| message.filter(|_| waits).cloned();
-        let write = Write { set: appended.set, id, message: seen(message), before: seen(before) };
-        let is_first = ledger.topics.write(topic.clone(), write);
-        let set = ledger.set(appended, puts);
-        set.topics.extend(is_first.then(|| topic.clone()));
-        match waits {
-            true => completion(if puts { &mut set.puts } else { &mut set.forgets }),
-            false => Completion::Ready,
-        }
+        ledger.queue.add(&charge);
+        let write = Write { set: set.set, id, message: seen(message), before: seen(before), charge };
+        let replaced = ledger.topics.write(topic.clone(), write);
+        replaced.iter().for_each(|charge| ledger.queue.remove(charge));
+        let set = ledger.set(set, puts, swept);
+        set.topics.extend(replaced.is_none().then(|| topic.clone()));
+        self.completion(set, puts)
     }
 
-    fn put_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
+    fn put_record(&self, principal: &Arc<str>, key: &str, value: Option<Box<[u8]>>) -> Completion {
         let puts = value.is_some();
         let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
         let mut batch = committer.batch();
@@ -281,56 +330,95 @@ impl Inner {
                 Some(())
             })
         });
-        let id = bytes.map(|bytes| batch.put(Kind::Door as u8, bytes));
-        ledger.sweep(&mut batch);
-        let appended = match committer.append(batch) {
-            Ok(appended) => appended,
-            Err(why) => return self.refused(Some(why)),
+        let charge = if puts || ledger.records.kept(key).is_none() {
+            Charge::of(principal, key.len() + bytes.as_ref().map_or(0, Vec::len))
+        } else {
+            Charge::none()
         };
-        let write = Write { set: appended.set, id, message: None, before: None };
-        let is_first = ledger.records.write(key.into(), write);
-        let set = ledger.set(appended, puts);
-        set.records.extend(is_first.then(|| key.into()));
-        match self.shared.waits {
-            true => completion(if puts { &mut set.puts } else { &mut set.forgets }),
-            false => Completion::Ready,
+        if puts && !self.admits(&ledger.queue, &charge, ledger.records.pending_bytes(key)) {
+            return self.refused(None);
         }
+        batch.own_by(ledger.queue.lane(principal));
+        if let Some((set, _)) = ledger.records.pending(key) {
+            batch.join(set);
+        }
+        let id = bytes.map(|bytes| batch.put(Kind::Door as u8, bytes));
+        let Some((set, swept)) = self.append(committer, batch, &mut ledger) else { return Completion::Failed };
+        ledger.queue.add(&charge);
+        let write = Write { set: set.set, id, message: None, before: None, charge };
+        let replaced = ledger.records.write(key.into(), write);
+        replaced.iter().for_each(|charge| ledger.queue.remove(charge));
+        let set = ledger.set(set, puts, swept);
+        set.records.extend(replaced.is_none().then(|| key.into()));
+        self.completion(set, puts)
     }
 
-    fn commit(&self, Batch(mut batch): Batch) -> Completion {
+    fn commit(&self, principal: &Arc<str>, Batch(mut batch): Batch) -> Completion {
         if batch.is_empty() {
             return Completion::Ready;
         }
         let puts = batch.puts();
         let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
         let mut ledger = self.shared.ledger();
-        ledger.sweep(&mut batch);
-        let appended = match committer.append(batch) {
-            Ok(appended) => appended,
-            Err(why) => return self.refused(Some(why)),
-        };
-        let set = ledger.set(appended, puts);
+        let charge = if puts { Charge::of(principal, batch.bytes()) } else { Charge::none() };
+        if puts && !self.admits(&ledger.queue, &charge, 0) {
+            return self.refused(None);
+        }
+        batch.own_by(LANE_OF_OTHERS);
+        let Some((set, swept)) = self.append(committer, batch, &mut ledger) else { return Completion::Failed };
+        ledger.queue.add(&charge);
+        let set = ledger.set(set, puts, swept);
+        set.charges.extend(puts.then_some(charge));
         let [putting, forgetting] = &mut set.others;
         *(if puts { putting } else { forgetting }) += 1;
+        self.completion(set, puts)
+    }
+
+    /// Appends a batch, which forgets some records that nobody needs as well. Returns its set and those records.
+    fn append(
+        &self,
+        committer: &Committer<AnyDisk>,
+        mut batch: fogmux_journal::Batch,
+        ledger: &mut Ledger,
+    ) -> Option<(Appended, Vec<RecordId>)> {
+        let swept = ledger.sweep(&mut batch);
+        match committer.append(batch) {
+            Ok(appended) => Some((appended, swept)),
+            Err(why) => {
+                ledger.spare.extend(swept);
+                self.refused(Some(why));
+                None
+            }
+        }
+    }
+
+    fn completion(&self, set: &mut Set, puts: bool) -> Completion {
         match self.shared.waits {
             true => completion(if puts { &mut set.puts } else { &mut set.forgets }),
             false => Completion::Ready,
         }
     }
 
-    /// Tries whether the disk takes something again, if that was not tried just now.
+    /// Tries whether the disk takes something again, if that was not tried just now. A disk that has not answered yet
+    /// is not tried once more.
     fn try_disk(&self) {
-        let Some(committer) = self.committer() else { return };
-        if !self.shared.counters.is_trial_due(TRIAL_PAUSE) {
-            return;
+        if self.shared.counters.is_trial_due(TRIAL_PAUSE) {
+            self.trial();
         }
+    }
+
+    fn trial(&self) {
+        let Some(committer) = self.committer() else { return };
         let mut batch = committer.batch();
         let mut ledger = self.shared.ledger();
-        ledger.sweep(&mut batch);
+        if ledger.trying {
+            return;
+        }
+        batch.own_by(LANE_OF_TRIALS);
         let id = batch.put(Kind::Trial as u8, vec![0; TRIAL_BYTES]);
-        if let Ok(appended) = committer.append(batch) {
-            ledger.set(appended, true);
-            ledger.spare.push(id);
+        if let Some((appended, swept)) = self.append(committer, batch, &mut ledger) {
+            ledger.set(appended, true, swept).trial = Some(id);
+            ledger.trying = true;
         }
     }
 

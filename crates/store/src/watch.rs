@@ -40,8 +40,9 @@ struct Aftermath {
 }
 
 impl Shared {
-    pub(crate) fn new(waits: bool, path: PathBuf) -> Self {
-        Self { ledger: Mutex::default(), counters: Counters::default(), undo: OnceLock::new(), waits, path }
+    pub(crate) fn new(waits: bool, path: PathBuf, queue_bytes_max: usize) -> Self {
+        let ledger = Mutex::new(Ledger::new(queue_bytes_max));
+        Self { ledger, counters: Counters::default(), undo: OnceLock::new(), waits, path }
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -56,14 +57,14 @@ impl Shared {
         }
         let mut aftermath = Aftermath::default();
         let mut ledger = self.ledger();
-        while let Some(set) = ledger.settled(progress.through) {
-            let refused = progress.refused.iter().any(|ticket| (set.first..=set.last).contains(ticket));
+        for number in &progress.sets {
+            let Some(set) = ledger.settled(*number) else { continue };
             let fate = match progress.outcome {
                 Err(_) => Fate::Failed,
-                Ok(()) if refused => Fate::NoSpace,
+                Ok(()) if progress.refused.binary_search(number).is_ok() => Fate::NoSpace,
                 Ok(()) => Fate::Done,
             };
-            self.settle(&mut ledger, set, fate, &mut aftermath);
+            self.settle(&mut ledger, *number, set, fate, &mut aftermath);
         }
         ledger.undoing = !aftermath.undone.is_empty();
         drop(ledger);
@@ -75,32 +76,36 @@ impl Shared {
             }
             self.ledger().undoing = false;
         }
-        resolved.into_iter().for_each(|(completer, result)| completer.complete(result));
+        // The last ones first: who waits for several, in order, is woken once.
+        resolved.into_iter().rev().for_each(|(completer, result)| completer.complete(result));
     }
 
-    fn settle(&self, ledger: &mut Ledger, set: Set, fate: Fate, aftermath: &mut Aftermath) {
+    fn settle(&self, ledger: &mut Ledger, number: u64, set: Set, fate: Fate, aftermath: &mut Aftermath) {
         let changes = set.changes();
         let mut unkept = match fate {
             Fate::Done => 0,
             Fate::NoSpace => set.others[0],
             Fate::Failed => set.others.iter().sum(),
         };
-        let Set { puts, forgets, topics, records, has_puts, sweeps, .. } = set;
-        if fate == Fate::Done {
-            ledger.spare.drain(..sweeps.min(ledger.spare.len()));
-        }
+        let Set { puts, forgets, topics, records, has_puts, charges, swept, trial, .. } = set;
+        // A trial that failed is not on the disk, or is taken back with the next commit.
+        ledger.spare.extend(if fate == Fate::Done { trial.as_slice() } else { &swept });
+        ledger.trying &= trial.is_none();
+        charges.iter().for_each(|charge| ledger.queue.remove(charge));
         for topic in topics {
-            let is_put = ledger.topics.pending_puts(&topic);
-            unkept += u64::from(fate.refuses(is_put));
-            if let Some(before) = ledger.topics.settle(topic.clone(), fate)
+            unkept += u64::from(fate.refuses(ledger.topics.puts_in(&topic, number)));
+            let (charge, undone) = ledger.topics.settle(topic.clone(), number, fate);
+            ledger.queue.remove(&charge);
+            if let Some(before) = undone
                 && self.waits
             {
                 aftermath.undone.push((topic, before));
             }
         }
         for key in records {
-            unkept += u64::from(fate.refuses(ledger.records.pending_puts(&key)));
-            ledger.records.settle(key, fate);
+            unkept += u64::from(fate.refuses(ledger.records.puts_in(&key, number)));
+            let (charge, _) = ledger.records.settle(key, number, fate);
+            ledger.queue.remove(&charge);
         }
         self.counters.records.fetch_add(changes - unkept, Relaxed);
         aftermath.takes |= fate == Fate::Done && has_puts;

@@ -85,11 +85,17 @@ impl Pending {
         }
     }
 
-    /// Takes the answers of the next commit that has ended. Commits end in order, so only the first is looked at.
+    /// Takes the answers of a commit that has ended. All are looked at, because a write of one owner may be committed
+    /// before an earlier one of another (ADR 0044).
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<(Result<(), StoreFailed>, Vec<Owed>)> {
-        let first = self.queue.front_mut()?;
-        let Poll::Ready(result) = Pin::new(&mut first.completion).poll(cx) else { return None };
-        let answers = self.queue.pop_front()?.answers;
+        let ended = self.queue.iter_mut().enumerate().find_map(|(place, deferred)| {
+            match Pin::new(&mut deferred.completion).poll(cx) {
+                Poll::Ready(result) => Some((place, result)),
+                Poll::Pending => None,
+            }
+        });
+        let (place, result) = ended?;
+        let answers = self.queue.remove(place)?.answers;
         self.answers -= answers.len();
         for answer in &answers {
             less(&mut self.by_owner, &answer.owner);
@@ -125,6 +131,10 @@ fn less<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize, RandomState>, ke
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Arc, task::Waker};
+
+    use fogmux_bus::Completer;
+
     use super::*;
 
     const PLACES: Places = Places { max: 100, reserve: 20 };
@@ -133,6 +143,24 @@ mod tests {
     fn pending(counts: &[(&Owner, usize)]) -> Pending {
         let by_owner = counts.iter().map(|(owner, count)| ((*owner).clone(), *count)).collect();
         Pending { answers: counts.iter().map(|(_, count)| count).sum(), by_owner, ..Pending::default() }
+    }
+
+    #[test]
+    fn an_answer_waits_for_its_own_commit_and_not_for_earlier_ones_of_others() {
+        let commits: [Arc<Completer>; 2] = std::array::from_fn(|_| Arc::default());
+        let mut pending = Pending::default();
+        for commit in &commits {
+            let completion = Completion::Waiting(Arc::clone(commit));
+            pending.queue.push_back(Deferred { completion, answers: Vec::new() });
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pending.poll(&mut cx).is_none());
+        commits[1].complete(Err(StoreFailed));
+        assert!(pending.poll(&mut cx).is_some_and(|(result, _)| result.is_err()));
+        assert!(pending.poll(&mut cx).is_none() && !pending.is_empty());
+        commits[0].complete(Ok(()));
+        assert!(pending.poll(&mut cx).is_some_and(|(result, _)| result.is_ok()));
+        assert!(pending.is_empty());
     }
 
     #[test]

@@ -162,6 +162,7 @@ impl Snapshot {
             ("store_records", "Records written, after coalescing", count.records),
             ("store_written_bytes", "Bytes written for them, whole blocks", count.bytes),
             ("store_refused", "Writes refused because the disk takes nothing, or too much waits for it", count.refused),
+            ("store_beyond_share", "Writes refused because the rest is reserved for others", count.beyond_share),
             ("store_failed", "Writes that were taken and that the disk then failed to take", count.failed),
             ("store_damaged_records", "Records that could not be read", count.damaged_records),
             ("store_damaged_blocks", "Blocks that could not be read at the start", count.damaged_blocks),

@@ -16,7 +16,8 @@ use hashbrown::HashMap;
 use super::{
     access::Gate,
     control::Control,
-    followed::{Follow, Followed, TAG_STEP, attach, detach, subscription},
+    doubts::Doubts,
+    followed::{Before, Follow, Followed, Name, TAG_STEP, attach, detach, subscription},
     kept::{KeptSubscription, Records},
 };
 
@@ -77,13 +78,15 @@ pub(super) enum NotFollowed {
     Account,
     /// The limit of the bus, or of the door, is reached.
     Full,
+    /// The store does not take it.
+    NotKept,
 }
 
 /// An account with a connected resource or a subscription.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     /// Its principal: two principals may share an address in its folded form, but not an account.
-    principal: Arc<str>,
+    pub(super) principal: Arc<str>,
     pub(super) anonymous: bool,
     pub(super) resources: HashMap<Box<str>, Resource>,
     pub(super) follows: Vec<Followed>,
@@ -100,8 +103,10 @@ pub(super) struct Accounts {
     pub(super) next_expiry: AtomicU64,
     follows_max: usize,
     /// Subscriptions that are stored.
-    kept: AtomicUsize,
-    records: Records,
+    pub(super) kept: AtomicUsize,
+    pub(super) records: Records,
+    /// Subscriptions as they were before changes that are not stored yet. Locked before `accounts`.
+    pub(super) doubts: Mutex<Doubts<Name, Before>>,
 }
 
 /// Another principal is connected under the same address.
@@ -126,7 +131,8 @@ impl Accounts {
         let (next_tag, kept) = (AtomicU64::new(tag), AtomicUsize::new(count));
         // The first run of the housekeeping computes it.
         let next_expiry = AtomicU64::new(0);
-        Self { accounts: Mutex::new(accounts), next_tag, next_expiry, follows_max, kept, records }
+        let doubts = Mutex::default();
+        Self { accounts: Mutex::new(accounts), next_tag, next_expiry, follows_max, kept, records, doubts }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Map> {
@@ -201,8 +207,9 @@ impl Accounts {
         account.attach_all(bus, name);
     }
 
-    /// Subscribes to a node or filter, or changes the options.
+    /// Subscribes to a node or filter, or changes the options. If it cannot be done, nothing has changed.
     pub(super) fn follow(&self, bus: &Bus, bare: &str, follow: &Follow<'_>) -> Result<Completion, NotFollowed> {
+        let mut doubts = self.doubts();
         let mut accounts = self.lock();
         let Some(account) = accounts.get_mut(bare) else { return Err(NotFollowed::Account) };
         let known = account.position(follow.node, follow.resource);
@@ -225,28 +232,25 @@ impl Accounts {
             tag,
         };
         let attached = account.reached(&followed).try_for_each(|resource| attach(bus, &followed, resource));
-        if attached.is_err() {
+        let kept = attached.map_err(|_| NotFollowed::Full).and_then(|()| {
+            let kept = if keep { self.keep(bare, account, &followed) } else { Completion::Ready };
+            if matches!(kept, Completion::Failed) { Err(NotFollowed::NotKept) } else { Ok(kept) }
+        });
+        let kept = kept.inspect_err(|_| {
             account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-            return Err(NotFollowed::Full);
-        }
-        if let Some(before) = before.filter(|before| before.tag != tag) {
-            account.reached(&before).for_each(|resource| detach(bus, &before, resource));
+            before.iter().for_each(|before| account.attach(bus, before));
+        })?;
+        if let Some(before) = before.as_ref().filter(|before| before.tag != tag) {
+            account.reached(before).for_each(|resource| detach(bus, before, resource));
         }
         if let Some(Expire::At(at)) = followed.options.expire {
             self.next_expiry.fetch_min(at, Ordering::Relaxed);
         }
-        let kept = if keep {
+        if keep {
             self.kept.fetch_add(usize::from(known.is_none()), Ordering::Relaxed);
-            self.records.subscription(&KeptSubscription {
-                bare: bare.into(),
-                node: Arc::clone(&followed.node),
-                principal: Arc::clone(&account.principal),
-                wildcard: followed.wildcard,
-                options: followed.options,
-            })
-        } else {
-            Completion::Ready
-        };
+            let before = Before { principal: Arc::clone(&account.principal), followed: before };
+            doubts.push((bare.into(), Arc::clone(&followed.node)), &kept, before);
+        }
         match known.and_then(|at| account.follows.get_mut(at)) {
             Some(before) => *before = followed,
             None => account.follows.push(followed),
@@ -254,48 +258,18 @@ impl Accounts {
         Ok(kept)
     }
 
-    /// Removes the record of an ended subscription, if it had one.
-    pub(super) fn forget(&self, bare: &str, anonymous: bool, followed: &Followed) -> Completion {
-        if followed.resource.is_some() || anonymous {
-            return Completion::Ready;
-        }
-        self.kept.fetch_sub(1, Ordering::Relaxed);
-        self.records.no_subscription(bare, &followed.node)
+    fn keep(&self, bare: &str, account: &Account, followed: &Followed) -> Completion {
+        self.records.subscription(&KeptSubscription {
+            bare: bare.into(),
+            node: Arc::clone(&followed.node),
+            principal: Arc::clone(&account.principal),
+            wildcard: followed.wildcard,
+            options: followed.options,
+        })
     }
 
     fn new_tag(&self) -> u64 {
         self.next_tag.fetch_add(TAG_STEP, Ordering::Relaxed)
-    }
-
-    /// Ends a subscription; `None` if there was none.
-    pub(super) fn unfollow(&self, bus: &Bus, bare: &str, node: &str, resource: Option<&str>) -> Option<Completion> {
-        let mut accounts = self.lock();
-        let account = accounts.get_mut(bare)?;
-        let followed = account.follows.remove(account.position(node, resource)?);
-        account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-        Some(self.forget(bare, account.anonymous, &followed))
-    }
-
-    /// Ends all subscriptions to a node that was deleted.
-    pub(super) fn forget_node(&self, bus: &Bus, node: &str) -> Completion {
-        let mut forgotten = Completion::Ready;
-        let mut accounts = self.lock();
-        for (bare, account) in accounts.iter_mut() {
-            let follows = std::mem::take(&mut account.follows);
-            let (gone, kept) = follows.into_iter().partition(|f| !f.wildcard && *f.node == *node);
-            account.follows = kept;
-            let gone: Vec<Followed> = gone;
-            for followed in &gone {
-                account.reached(followed).for_each(|resource| detach(bus, followed, resource));
-                let kept = self.forget(bare, account.anonymous, followed);
-                if !kept.is_ready() {
-                    // The last one stands for all.
-                    forgotten = kept;
-                }
-            }
-        }
-        accounts.retain(|_, account| !account.resources.is_empty() || !account.follows.is_empty());
-        forgotten
     }
 
     /// The subscriptions of an account.
@@ -344,7 +318,7 @@ impl Accounts {
 }
 
 impl Account {
-    fn position(&self, node: &str, resource: Option<&str>) -> Option<usize> {
+    pub(super) fn position(&self, node: &str, resource: Option<&str>) -> Option<usize> {
         self.follows.iter().position(|f| *f.node == *node && f.resource.as_deref() == resource)
     }
 
@@ -352,6 +326,14 @@ impl Account {
     pub(super) fn reached<'a>(&'a self, followed: &'a Followed) -> impl Iterator<Item = &'a Resource> {
         let wanted = followed.resource.as_deref();
         self.resources.iter().filter(move |(name, _)| wanted.is_none_or(|w| w == &***name)).map(|(_, r)| r)
+    }
+
+    /// Attaches a subscription that was there before to the bus.
+    pub(super) fn attach(&self, bus: &Bus, followed: &Followed) {
+        for resource in self.reached(followed) {
+            // If the bus is full, it is attached with the next change.
+            let _ = attach(bus, followed, resource);
+        }
     }
 
     /// Attaches the subscriptions that reach a resource to the bus, or detaches them, depending on its presence.

@@ -40,7 +40,7 @@ impl Accounts {
         for followed in account.take(ends) {
             account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
             // Nobody waits for the completion: the record is removed when the store comes to it.
-            drop(self.forget(bare, account.anonymous, &followed));
+            drop(self.forget(bare, account, &followed));
         }
     }
 
@@ -55,7 +55,7 @@ impl Accounts {
             let ends = |f: &Followed| matches!(f.options.expire, Some(Expire::At(at)) if at <= now_unix_s);
             for followed in account.take(ends) {
                 account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-                drop(self.forget(bare, account.anonymous, &followed));
+                drop(self.forget(bare, account, &followed));
                 let mut event = Vec::new();
                 let (node, jid) = (&followed.node, followed.jid(bare));
                 pubsub::write_subscription_notice(&mut event, node, &jid, SubscriptionState::None);

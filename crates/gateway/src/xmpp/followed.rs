@@ -69,6 +69,16 @@ impl Followed {
     }
 }
 
+/// A stored subscription: its bare address and its node or filter.
+pub(super) type Name = (Arc<str>, Arc<str>);
+
+/// What a subscription was before a change.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) principal: Arc<str>,
+    pub(super) followed: Option<Followed>,
+}
+
 /// A new subscription.
 #[derive(Debug)]
 pub(super) struct Follow<'a> {

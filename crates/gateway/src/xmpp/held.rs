@@ -52,8 +52,8 @@ impl Held {
         }
     }
 
-    /// Whether all have resolved. Answers whose completion failed are replaced in the output.
-    pub(super) fn poll(&mut self, out: &mut Vec<u8>, cx: &mut Context<'_>) -> Poll<()> {
+    /// Whether all have resolved. Answers whose completion failed are replaced in the output, after `undo` was called.
+    pub(super) fn poll(&mut self, out: &mut Vec<u8>, cx: &mut Context<'_>, mut undo: impl FnMut()) -> Poll<()> {
         while let Some(first) = self.0.front_mut() {
             let kept = ready!(Pin::new(&mut first.completion).poll(cx));
             let completion = std::mem::take(&mut first.completion);
@@ -61,6 +61,7 @@ impl Held {
             let same = 1 + self.0.iter().skip(1).take_while(|wait| wait.completion.is_same(&completion)).count();
             let resolved = self.0.drain(..same).map(|wait| wait.answer);
             if kept.is_err() {
+                undo();
                 let failed: Vec<Range<usize>> = resolved.collect();
                 self.replace(&failed, out);
             }
@@ -151,12 +152,12 @@ mod tests {
             }
             let mut cx = Context::from_waker(Waker::noop());
             for commit in order {
-                if held.poll(&mut out, &mut cx).is_pending() {
+                if held.poll(&mut out, &mut cx, || ()).is_pending() {
                     prop_assert!(!held.is_empty());
                 }
                 commits[commit].complete(if results[commit] { Ok(()) } else { Err(StoreFailed) });
             }
-            prop_assert!(held.poll(&mut out, &mut cx).is_ready());
+            prop_assert!(held.poll(&mut out, &mut cx, || ()).is_ready());
             prop_assert!(held.is_empty());
             prop_assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(expected(&waits, results)).unwrap());
         }

@@ -23,16 +23,17 @@ const SUBSCRIPTIONS: &str = "xmpp/subscription/";
 
 /// Storage for the door's records.
 pub trait NodeStore: fmt::Debug + Send + Sync {
-    /// Replaces or removes the value of a key. The completion is like that of a retained message.
-    fn put(&self, key: &str, value: Option<Box<[u8]>>) -> Completion;
+    /// Replaces or removes the value of a key for a principal, whose share of what waits for the disk it takes. The
+    /// completion is like that of a retained message.
+    fn put(&self, principal: &Arc<str>, key: &str, value: Option<Box<[u8]>>) -> Completion;
 
     /// Visits the records whose keys have this prefix.
     fn load(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8]));
 }
 
 impl NodeStore for JournalStore {
-    fn put(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
-        self.put_record(key, value)
+    fn put(&self, principal: &Arc<str>, key: &str, value: Option<Box<[u8]>>) -> Completion {
+        self.put_record_for(principal, key, value)
     }
 
     fn load(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8])) {
@@ -64,17 +65,21 @@ impl Records {
         Self(store)
     }
 
-    fn put(&self, key: &str, value: impl FnOnce() -> Option<Box<[u8]>>) -> Completion {
-        // A name too long for a key – a few bytes shorter than the longest topic – is kept in memory only.
-        self.0.as_ref().filter(|_| key.len() <= RECORD_KEY_BYTES_MAX).map_or(Completion::Ready, |s| s.put(key, value()))
+    fn put(&self, principal: &Arc<str>, key: &str, value: impl FnOnce() -> Option<Box<[u8]>>) -> Completion {
+        let Some(store) = &self.0 else { return Completion::Ready };
+        if key.len() <= RECORD_KEY_BYTES_MAX {
+            return store.put(principal, key, value());
+        }
+        // A name too long for a key is a few bytes shorter than the longest topic. There is no record to remove.
+        if value().is_some() { Completion::Failed } else { Completion::Ready }
     }
 
     pub(super) fn node(&self, node: &str, config: &NodeConfig, affiliations: &[(Arc<str>, Affiliation)]) -> Completion {
-        self.put(&format!("{NODES}{node}"), || Some(write_node(config, affiliations)))
+        self.put(&first_owner(affiliations), &format!("{NODES}{node}"), || Some(write_node(config, affiliations)))
     }
 
-    pub(super) fn no_node(&self, node: &str) -> Completion {
-        self.put(&format!("{NODES}{node}"), || None)
+    pub(super) fn no_node(&self, node: &str, affiliations: &[(Arc<str>, Affiliation)]) -> Completion {
+        self.put(&first_owner(affiliations), &format!("{NODES}{node}"), || None)
     }
 
     pub(super) fn nodes(&self, visit: &mut dyn FnMut(&str, KeptNode)) {
@@ -87,7 +92,7 @@ impl Records {
             None => None,
             Some(Expire::At(unix_s)) => Some(unix_s.to_string()),
             // Such a subscription ends with the process.
-            Some(Expire::Presence) => return self.put(&key, || None),
+            Some(Expire::Presence) => return self.put(&kept.principal, &key, || None),
         };
         let mut xml = Vec::new();
         Writer::new(&mut xml)
@@ -98,11 +103,11 @@ impl Records {
             .attr_opt("body", kept.options.include_body.then_some("1"))
             .attr_opt("expire", ends.as_deref())
             .end("subscription");
-        self.put(&key, || Some(xml.into()))
+        self.put(&kept.principal, &key, || Some(xml.into()))
     }
 
-    pub(super) fn no_subscription(&self, bare: &str, node: &str) -> Completion {
-        self.put(&subscription_key(bare, node), || None)
+    pub(super) fn no_subscription(&self, principal: &Arc<str>, bare: &str, node: &str) -> Completion {
+        self.put(principal, &subscription_key(bare, node), || None)
     }
 
     pub(super) fn subscriptions(&self, visit: &mut dyn FnMut(KeptSubscription)) {
@@ -120,6 +125,12 @@ impl Records {
             tracing::error!(damaged, prefix, "skipped damaged records; these nodes and subscriptions are lost");
         }
     }
+}
+
+/// The owner to whose share a node counts.
+fn first_owner(affiliations: &[(Arc<str>, Affiliation)]) -> Arc<str> {
+    let owner = affiliations.iter().find(|(_, affiliation)| *affiliation == Affiliation::Owner);
+    owner.map(|(jid, _)| Arc::clone(jid)).unwrap_or_default()
 }
 
 const fn flag(on: bool) -> &'static str {
@@ -194,7 +205,7 @@ pub(super) mod tests {
     pub(in crate::xmpp) struct Shelf(Mutex<BTreeMap<String, Box<[u8]>>>);
 
     impl NodeStore for Shelf {
-        fn put(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
+        fn put(&self, _: &Arc<str>, key: &str, value: Option<Box<[u8]>>) -> Completion {
             let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             match value {
                 Some(value) => records.insert(key.to_owned(), value),
@@ -262,7 +273,7 @@ pub(super) mod tests {
         let records = Records::new(Some(Arc::clone(&shelf) as _));
         assert!(records.node("n", &NodeConfig::default(), &[]).is_ready());
         for (key, value) in [("xmpp/node/x", &b"<a"[..]), ("xmpp/node/y", b"\xff"), ("xmpp/subscription/x", b"<s/>")] {
-            assert!(shelf.put(key, Some(value.into())).is_ready());
+            assert!(shelf.put(&"ada".into(), key, Some(value.into())).is_ready());
         }
         let mut names = Vec::new();
         records.nodes(&mut |name, _| names.push(name.to_owned()));

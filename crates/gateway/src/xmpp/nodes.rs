@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     ops::Bound,
     sync::{
-        Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -13,7 +13,7 @@ use std::{
 use fogmux_bus::{Bus, Completion, NoRoom, Shares};
 use fogmux_xmpp::pubsub::{AccessModel, Affiliation, NodeConfig};
 
-use super::kept::Records;
+use super::{doubts::Doubts, kept::Records};
 
 /// Affiliations of one node.
 const AFFILIATIONS_MAX: usize = 256;
@@ -77,6 +77,8 @@ pub(super) enum NotMade {
     Exists,
     /// As many as there may be, or as this owner may have.
     Full(NoRoom),
+    /// The store does not take it.
+    NotKept,
 }
 
 /// Why a node is made.
@@ -96,6 +98,8 @@ pub(super) struct Nodes {
     changes: AtomicU64,
     nodes_max: usize,
     records: Records,
+    /// Nodes as they were before changes that are not stored yet. Locked before `nodes`.
+    doubts: Mutex<Doubts<Arc<str>, Option<Node>>>,
 }
 
 impl Nodes {
@@ -105,7 +109,8 @@ impl Nodes {
         records.nodes(&mut |name, kept| {
             nodes.insert(name.into(), Node { config: shared(kept.config), affiliations: kept.affiliations });
         });
-        Self { nodes: RwLock::new(nodes), changes: AtomicU64::new(0), nodes_max, records }
+        let doubts = Mutex::default();
+        Self { nodes: RwLock::new(nodes), changes: AtomicU64::new(0), nodes_max, records, doubts }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Table> {
@@ -117,6 +122,27 @@ impl Nodes {
         // Under the lock: a reader that sees the new number reads the nodes after the change.
         self.changes.fetch_add(1, Relaxed);
         nodes
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Doubts<Arc<str>, Option<Node>>> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Undoes the changes that the store has not kept. Returns whether there were any.
+    pub(super) fn undo(&self) -> bool {
+        let mut doubts = self.doubts();
+        let failed = doubts.failed();
+        if failed.is_empty() {
+            return false;
+        }
+        let mut nodes = self.write();
+        for (name, before) in failed {
+            nodes.remove(&name);
+            if let Some(node) = before {
+                nodes.insert(name, node);
+            }
+        }
+        true
     }
 
     /// A number that is different after every change.
@@ -137,6 +163,7 @@ impl Nodes {
             Made::Asked => self.nodes_max,
             Made::Implied => self.nodes_max / 2,
         };
+        let mut doubts = self.doubts();
         let mut nodes = self.write();
         if nodes.by_name.contains_key(node) {
             return Err(NotMade::Exists);
@@ -147,13 +174,26 @@ impl Nodes {
         let affiliations = vec![(Arc::clone(owner), Affiliation::Owner)];
         // Under the lock, so that records are written in the order of changes; it never waits.
         let kept = self.records.node(node, &config, &affiliations);
-        nodes.insert(node.into(), Node { config, affiliations });
+        if matches!(kept, Completion::Failed) {
+            return Err(NotMade::NotKept);
+        }
+        let name: Arc<str> = node.into();
+        doubts.push(Arc::clone(&name), &kept, None);
+        nodes.insert(name, Node { config, affiliations });
         Ok(kept)
     }
 
+    /// Removes a node, unless the store does not take that.
     pub(super) fn remove(&self, node: &str) -> Completion {
+        let mut doubts = self.doubts();
         let mut nodes = self.write();
-        if nodes.remove(node) { self.records.no_node(node) } else { Completion::Ready }
+        let Some((name, found)) = nodes.by_name.get_key_value(node) else { return Completion::Ready };
+        let kept = self.records.no_node(node, &found.affiliations);
+        if !matches!(kept, Completion::Failed) {
+            doubts.push(Arc::clone(name), &kept, Some(found.clone()));
+            nodes.remove(node);
+        }
+        kept
     }
 
     /// How `who` stands to the node; none when there is no such node.
@@ -171,13 +211,20 @@ impl Nodes {
         self.read().by_name.get(node).map(|found| (Arc::clone(&found.config), found.affiliation(who)))
     }
 
-    /// Puts another configuration in place. Says whether what may be read has changed; none when there is no such node.
+    /// Puts another configuration in place, unless the store does not take it. Says whether what may be read has
+    /// changed; none when there is no such node.
     pub(super) fn configure(&self, node: &str, config: NodeConfig) -> Option<(bool, Completion)> {
+        let mut doubts = self.doubts();
         let mut nodes = self.write();
         let found = nodes.by_name.get_mut(node)?;
+        let kept = self.records.node(node, &config, &found.affiliations);
+        if matches!(kept, Completion::Failed) {
+            return Some((false, kept));
+        }
+        doubts.push(node.into(), &kept, Some(found.clone()));
         let changed = found.config.access_model != config.access_model;
         found.config = shared(config);
-        Some((changed, self.records.node(node, &found.config, &found.affiliations)))
+        Some((changed, kept))
     }
 
     /// Whether owners let `who` read.
@@ -198,8 +245,10 @@ impl Nodes {
         of.filter(|(_, affiliation)| *affiliation != Affiliation::None).collect()
     }
 
-    /// Changes affiliations, all or none; nothing when the node would have no owner or too many entries.
+    /// Changes affiliations, all or none; nothing when the node would have no owner or too many entries, or the store
+    /// does not take it.
     pub(super) fn affiliate(&self, node: &str, changes: &[(Arc<str>, Affiliation)]) -> Option<Completion> {
+        let mut doubts = self.doubts();
         let mut nodes = self.write();
         let found = nodes.by_name.get_mut(node)?;
         let mut affiliations = found.affiliations.clone();
@@ -213,10 +262,14 @@ impl Nodes {
         if !owned || affiliations.len() > AFFILIATIONS_MAX {
             return None;
         }
+        let kept = self.records.node(node, &found.config, &affiliations);
+        if matches!(kept, Completion::Failed) {
+            return Some(kept);
+        }
+        doubts.push(node.into(), &kept, Some(found.clone()));
         let before = found.owner().cloned();
         found.affiliations = affiliations;
         let after = found.owner().cloned();
-        let kept = self.records.node(node, &found.config, &found.affiliations);
         if let (Some(before), Some(after)) = (before, after) {
             nodes.shares.remove(&before, 0);
             nodes.shares.add(&after, 0);

@@ -17,7 +17,7 @@ use super::{
     core::Core,
     login::random_name,
     nodes::{Made, NotMade},
-    publish::topic,
+    publish::{full, topic},
 };
 use crate::shares::Table;
 
@@ -76,6 +76,7 @@ impl Core {
         let made = self.create_node(&node, Some(config), Made::Asked);
         let made = made.map_err(|why| match why {
             NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
+            NotMade::NotKept => full(),
             NotMade::Full(_) => {
                 StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
             }
@@ -120,12 +121,12 @@ impl Core {
         let nodes = &self.door().nodes;
         let mut config = NodeConfig::clone(&nodes.config(node));
         config.apply(form)?;
-        self.adopt(node)?;
+        let adopted = self.adopt(node)?;
         if let Some((narrowed, kept)) = self.door().nodes.configure(node, config.clone()) {
             if narrowed {
                 self.ctx.bus().invalidate();
             }
-            self.keep(kept)?;
+            self.keep(kept).inspect_err(|_| self.abandon(node, adopted))?;
         }
         if config.notify_config {
             let mut event = Vec::new();
@@ -154,12 +155,21 @@ impl Core {
         result
     }
 
-    /// Makes a topic without an owner a node of the sender, which may write it.
-    fn adopt(&self, node: &str) -> Result<(), StanzaError> {
+    /// Makes a topic without an owner a node of the sender, which may write it. Returns whether it was none.
+    fn adopt(&self, node: &str) -> Result<bool, StanzaError> {
         match self.create_node(node, None, Made::Asked) {
             // The next step writes the same record.
-            Ok(_) | Err(NotMade::Exists) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(NotMade::Exists) => Ok(false),
             Err(NotMade::Full(_)) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
+            Err(NotMade::NotKept) => Err(full()),
+        }
+    }
+
+    /// A topic that was adopted for the sake of a change that was refused is no node again.
+    fn abandon(&self, node: &str, adopted: bool) {
+        if adopted {
+            drop(self.door().nodes.remove(node));
         }
     }
 
@@ -232,13 +242,14 @@ impl Core {
         changes: &[AffiliationChange],
     ) -> Result<(), StanzaError> {
         self.owned(node)?;
-        self.adopt(node)?;
+        let adopted = self.adopt(node)?;
         let changes: Vec<(Arc<str>, Affiliation)> =
             changes.iter().map(|change| (change.jid.bare_str().into(), change.affiliation)).collect();
         let changed = self.door().nodes.affiliate(node, &changes);
-        let kept = changed.ok_or(StanzaError::new(StanzaCondition::NotAcceptable))?;
+        let kept = changed.ok_or(StanzaError::new(StanzaCondition::NotAcceptable));
+        let kept = kept.inspect_err(|_| self.abandon(node, adopted))?;
         self.ctx.bus().invalidate();
-        self.keep(kept)?;
+        self.keep(kept).inspect_err(|_| self.abandon(node, adopted))?;
         answer.empty(&mut self.out);
         Ok(())
     }

@@ -265,7 +265,7 @@ impl Core {
         let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
         // Entities that the node's access model kept out may read the topic again.
         self.ctx.bus().invalidate();
-        self.keep(forgotten)?;
+        forgotten.into_iter().try_for_each(|forgotten| self.keep(forgotten))?;
         answer.empty(&mut self.out);
         Ok(())
     }

@@ -234,9 +234,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         liveness::check_sleep(&self.core.ctx, "xmpp", || stuck.then(state));
     }
 
-    /// Holds answers back until what they promise is stored.
+    /// Holds answers back until what they promise is stored. What was not is undone before its author is told.
     fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.core.held.poll(&mut self.core.out, cx)
+        let Core { held, out, ctx, .. } = &mut self.core;
+        held.poll(out, cx, || ctx.door.undo(ctx.bus()))
     }
 
     fn check_control(&mut self, cx: &mut Context<'_>) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fogmux_bus::Bus;
 use fogmux_xmpp::{Jid, Limits, ServerConfig};
 
 use super::{accounts::Accounts, config::XmppConfig, kept::Records, nodes::Nodes};
@@ -48,6 +49,14 @@ impl XmppDoor {
             ),
             config,
         }
+    }
+
+    /// Undoes the changes of nodes and subscriptions that the store has not kept.
+    pub(super) fn undo(&self, bus: &Bus) {
+        if self.nodes.undo() {
+            bus.invalidate();
+        }
+        self.accounts.undo(bus);
     }
 
     /// The domain of the users.

@@ -14,7 +14,7 @@ use super::{
     core::Core,
     fill::{Replay, Why},
     followed::{Follow, Followed, Options, subscription},
-    publish::topic,
+    publish::{full, topic},
 };
 use crate::credential;
 
@@ -238,5 +238,6 @@ fn not_followed(why: NotFollowed) -> StanzaError {
             StanzaError::new(StanzaCondition::PolicyViolation).with(PubsubCondition::TooManySubscriptions)
         }
         NotFollowed::Full => StanzaError::new(StanzaCondition::ResourceConstraint),
+        NotFollowed::NotKept => full(),
     }
 }

@@ -3,6 +3,7 @@
 mod clearings;
 mod logins;
 mod nodes;
+mod records;
 mod shutdown;
 mod store;
 mod streams;

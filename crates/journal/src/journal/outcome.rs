@@ -4,7 +4,7 @@ use std::io;
 
 use super::{Failure, Journal, Progress};
 use crate::{
-    batch::Ticket,
+    batch::Changes,
     disk::is_of_medium,
     entry::Forget,
     index::Place,
@@ -77,9 +77,7 @@ impl Journal {
         if let Some(progress) = self.revoking.take() {
             self.tell(progress);
         }
-        if let Some(last) = layout.changes.last {
-            self.done(last, layout.changes.refused.clone(), Ok(()));
-        }
+        self.done(&layout.changes, Ok(()));
     }
 
     fn placed(&mut self, key: Key, place: Place, number: u64) {
@@ -112,10 +110,12 @@ impl Journal {
             self.not_revoked();
             return;
         }
-        let waiting = self.take_waiting();
+        let (picked, waiting) = (std::mem::take(&mut self.picked), self.waiting.take_all());
         let failure = Failure::Disk { kind: error.kind(), message: error.to_string(), may_return: false };
-        if let Some(through) = waiting.last.or(layout.changes.last) {
-            self.revoking = Some(Progress { through, refused: Vec::new(), outcome: Err(failure), lost_parts: 0 });
+        let all = [&layout.changes, &picked, &waiting].map(Changes::numbers);
+        let sets: Vec<u64> = all.into_iter().flatten().collect();
+        if !sets.is_empty() {
+            self.revoking = Some(Progress { sets, refused: Vec::new(), outcome: Err(failure), lost_parts: 0 });
         }
     }
 
@@ -127,17 +127,21 @@ impl Journal {
         self.tell(progress);
     }
 
-    pub(super) fn done(&mut self, through: Ticket, refused: Vec<Ticket>, outcome: Result<(), Failure>) {
-        self.tell(Progress { through, refused, outcome, lost_parts: 0 });
+    /// The sets of these changes are done, if there are any.
+    pub(super) fn done(&mut self, changes: &Changes, outcome: Result<(), Failure>) {
+        if changes.sets.is_empty() {
+            return;
+        }
+        let refused = changes.refused.iter().copied().collect();
+        self.tell(Progress { sets: changes.numbers().collect(), refused, outcome, lost_parts: 0 });
     }
 
     pub(super) fn lost(&mut self, lost_parts: u64) {
         self.figures.lost_parts += lost_parts;
-        self.tell(Progress { through: self.told, refused: Vec::new(), outcome: Ok(()), lost_parts });
+        self.tell(Progress { sets: Vec::new(), refused: Vec::new(), outcome: Ok(()), lost_parts });
     }
 
     fn tell(&mut self, progress: Progress) {
-        self.told = progress.through;
         self.progress.push_back(progress);
     }
 }

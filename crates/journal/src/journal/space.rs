@@ -12,6 +12,11 @@ use crate::{
     work::Task,
 };
 
+/// The picked changes cannot be written. Their puts may take `room` bytes at most.
+struct NoSpace {
+    room: u64,
+}
+
 impl Journal {
     pub(super) fn next_task(&mut self, occasion: Occasion) -> Option<Task> {
         if let Some(slot) = self.segments.removable() {
@@ -31,62 +36,71 @@ impl Journal {
     }
 
     fn commit_task(&mut self, sync: bool) -> Option<Task> {
-        let last = self.waiting.last?;
-        if self.waiting.is_empty() {
-            let refused = self.take_waiting().refused;
-            self.done(last, refused, Ok(()));
-            return None;
+        loop {
+            while self.picked.is_empty() {
+                // All of it was forgotten before, or refused: nothing is to be written.
+                let done = std::mem::take(&mut self.picked);
+                self.done(&done, Ok(()));
+                if self.waiting.is_empty() {
+                    return None;
+                }
+                self.picked = self.waiting.pick(self.config.commit_bytes_max);
+                // There may be space again.
+                self.tight = false;
+            }
+            match self.prepare(sync) {
+                Ok(task) => return Some(task),
+                Err(NoSpace { room }) => self.refuse(room),
+            }
         }
+    }
+
+    // The commit of what is picked, or what has to be done before.
+    fn prepare(&mut self, sync: bool) -> Result<Task, NoSpace> {
         if self.segments.need(&self.config) != Need::None
             && let Some(read) = self.cleaning_read()
         {
-            return Some(read);
+            return Ok(read);
         }
-        let puts = !self.waiting.puts.is_empty();
-        let taken = self.segments_for_waiting();
+        let puts = !self.picked.puts.is_empty();
+        let taken = self.segments_for_picked();
         if taken.is_ok_and(|taken| self.segments.free.len() >= taken + RESERVE) {
-            return self.commit_waiting(sync);
+            return self.commit_picked(sync);
         }
         if !self.tight {
-            return Some(self.create());
+            return Ok(self.create());
         }
         self.segments.unpin();
-        if !puts || self.is_admitted() {
-            if let Some(task) = self.clean() {
-                return Some(task);
-            }
-            if !puts && taken.is_ok() {
-                return self.commit_waiting(sync);
-            }
+        let (admitted, writable) = (self.admitted_bytes(), self.writable_bytes());
+        if puts && self.picked.bytes as u64 > admitted {
+            return Err(NoSpace { room: admitted.max(writable) });
         }
-        self.refuse(sync)
+        if let Some(task) = self.clean() {
+            return Ok(task);
+        }
+        if !puts && taken.is_ok() {
+            return self.commit_picked(sync);
+        }
+        Err(NoSpace { room: writable })
     }
 
-    fn commit_waiting(&mut self, sync: bool) -> Option<Task> {
-        let waiting = self.take_waiting();
-        match self.commit(waiting, sync, 0) {
-            Ok(task) => Some(task),
-            Err(waiting) => {
-                self.waiting = *waiting;
-                self.refuse(sync)
-            }
-        }
+    fn commit_picked(&mut self, sync: bool) -> Result<Task, NoSpace> {
+        let picked = std::mem::take(&mut self.picked);
+        self.commit(picked, sync, 0).map_err(|picked| {
+            self.picked = *picked;
+            NoSpace { room: self.writable_bytes() }
+        })
     }
 
-    // There is no space: batches that put something are refused, and those that only forget are committed.
-    fn refuse(&mut self, sync: bool) -> Option<Task> {
-        self.tight = false;
-        self.figures.failures += 1;
-        if !self.waiting.puts.is_empty() {
-            self.waiting.refuse_puts();
-            // Those that come now may find room.
-            self.set += 1;
-            return self.commit_task(sync);
+    // Batches that put something are refused as far as there is no `room` for them. The others, and those that only
+    // forget, are committed.
+    fn refuse(&mut self, room: u64) {
+        self.figures.failures += u64::from(self.picked.refused.is_empty());
+        if !self.picked.puts.is_empty() {
+            return self.picked.refuse_beyond(room);
         }
-        if let Some(last) = self.take_waiting().last {
-            self.done(last, Vec::new(), Err(Failure::Full));
-        }
-        None
+        let picked = std::mem::take(&mut self.picked);
+        self.done(&picked, Err(Failure::Full));
     }
 
     fn idle_task(&mut self) -> Option<Task> {
@@ -119,19 +133,27 @@ impl Journal {
         Task::Create { slot: self.segments.unused_slot(), bytes: self.config.segment_bytes }
     }
 
-    // Free segments that the waiting changes take.
-    fn segments_for_waiting(&self) -> Result<usize, NoSegment> {
+    // Free segments that the next commit takes.
+    fn segments_for_picked(&self) -> Result<usize, NoSegment> {
         let mut plan = Plan::new(&self.config, &self.segments);
-        plan.add_changes(&self.waiting)?;
+        plan.add_changes(&self.picked)?;
         Ok(plan.taken)
     }
 
     // With no more segments to be had, an eighth and one segment beside the reserve stay unused, so that cleaning
-    // gains something and forgets find room.
-    fn is_admitted(&self) -> bool {
+    // gains something and forgets find room. The bytes that may be put.
+    fn admitted_bytes(&self) -> u64 {
         let segment = u64::from(self.config.segment_bytes);
         let room = (self.segments.files() as u64).saturating_sub(RESERVE as u64 + 1) * segment / 8 * 7;
-        self.segments.live + self.waiting.bytes as u64 <= room
+        room.saturating_sub(self.segments.live)
+    }
+
+    // Bytes that can be written without cleaning: at most, for frames need some of them.
+    fn writable_bytes(&self) -> u64 {
+        let current = self.segments.current().and_then(|slot| self.segments.table.get(&slot));
+        let rest = current.map_or(0, |segment| u64::from(segment.bytes.saturating_sub(segment.used)));
+        let free = self.segments.free.len().saturating_sub(RESERVE) as u64;
+        rest + free * u64::from(self.config.segment_bytes)
     }
 
     /// Cleans, as a commit of its own. `None` if that would gain nothing.

@@ -7,7 +7,13 @@ use crate::{disk::Faults, model::Subject, random::Random, seeds};
 /// Sizes that make everything happen soon.
 fn config(random: &mut Random) -> Config {
     let frame_bytes = 4096 << random.below(3);
-    Config { segment_bytes: frame_bytes * (4 + random.below(3) as u32 * 3), frame_bytes, pending_bytes_max: 100_000 }
+    let commit_bytes_max = [usize::MAX, 50_000, 8_000][random.below(3)];
+    Config {
+        segment_bytes: frame_bytes * (4 + random.below(3) as u32 * 3),
+        frame_bytes,
+        pending_bytes_max: 100_000,
+        commit_bytes_max,
+    }
 }
 
 fn some_steps(subject: &mut Subject, steps: usize, sync: bool) -> bool {

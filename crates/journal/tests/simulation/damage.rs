@@ -16,7 +16,12 @@ const COMMIT: Occasion = Occasion::Commit { sync: true };
 /// A journal that was closed.
 pub(crate) fn closed(seed: u64) -> Subject {
     let mut random = Random::new(seed);
-    let config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
+    let config = Config {
+        segment_bytes: 64 << 10,
+        frame_bytes: 16 << 10,
+        pending_bytes_max: 1 << 20,
+        commit_bytes_max: usize::MAX,
+    };
     let mut subject = Subject::new(seed, config);
     for _ in 0..5 + random.below(80) {
         let length = [100, 3000, 30_000][random.below(3)];
@@ -143,7 +148,12 @@ fn a_file_that_is_gone_costs_what_was_in_it() {
 fn a_payload_cannot_pose_as_a_frame() {
     // So that copies of a frame begin where blocks do, with and without the marks of the blocks.
     for shift in [0, 3992, 3996, 4000, 4004, 4008] {
-        let config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
+        let config = Config {
+            segment_bytes: 64 << 10,
+            frame_bytes: 16 << 10,
+            pending_bytes_max: 1 << 20,
+            commit_bytes_max: usize::MAX,
+        };
         let mut subject = Subject::new(1, config);
         subject.append(1, 100, 0).unwrap();
         subject.drive(COMMIT);

@@ -9,7 +9,8 @@ use crate::{damage::closed, disk::SimulatedDisk, model::Subject, random::Random,
 
 const BLOCK: usize = 4096;
 const COMMIT: Occasion = Occasion::Commit { sync: true };
-const CONFIG: Config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
+const CONFIG: Config =
+    Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20, commit_bytes_max: usize::MAX };
 /// Bytes of a frame's header, and where its fields are with their sizes.
 const HEADER: usize = 72;
 const NUMBER: (usize, usize) = (16, 8);

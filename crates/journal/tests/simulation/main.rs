@@ -17,6 +17,7 @@ mod forged;
 mod model;
 mod outages;
 mod random;
+mod shares;
 mod space;
 
 /// Seeds of each case, unless the variable says otherwise. Cases that take longer have a part of them.

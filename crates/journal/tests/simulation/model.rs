@@ -1,10 +1,10 @@
 //! A journal beside a map that says what must be in it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fogmux_journal::{
-    Batch, Config, Failure, Journal, Location, Occasion, Progress, ReadError, Record, RecordId, Recovery, Refused,
-    Ticket,
+    Appended, Batch, Config, Failure, Journal, Location, Occasion, Progress, ReadError, Record, RecordId, Recovery,
+    Refused, Ticket,
 };
 
 use crate::{disk::SimulatedDisk, random::Random};
@@ -19,9 +19,10 @@ struct Change {
 }
 
 impl Change {
-    fn apply(&self, records: &mut Records) {
+    fn apply(&self, records: &mut Records, dead: &mut BTreeSet<RecordId>) {
         records.extend(self.puts.iter().cloned());
-        self.forgets.iter().for_each(|id| drop(records.remove(id)));
+        dead.extend(&self.forgets);
+        records.retain(|id, _| !dead.contains(id));
     }
 }
 
@@ -34,14 +35,16 @@ pub(crate) struct Subject {
     /// The committed records after each commit since the last one that is on disk, in order.
     states: Vec<Records>,
     /// Batches whose outcome was not reported yet.
-    open: VecDeque<(Ticket, Change)>,
+    open: VecDeque<(u64, Change)>,
+    /// Records that were forgotten. One that was forgotten while it waited may be named by a later commit.
+    dead: BTreeSet<RecordId>,
     /// The records that would follow from commits that are in progress, or that failed and may return.
     doubtful: Vec<Records>,
     /// Records that users expect to be stored, now or after a pending commit.
     pub(crate) known: Vec<RecordId>,
     pub(crate) failures: Vec<Failure>,
-    /// Batches that were refused.
-    pub(crate) refused: Vec<Ticket>,
+    /// Sets of batches that were refused.
+    pub(crate) refused: Vec<u64>,
     /// Frames before the last operation.
     frames: u64,
     /// Lost parts of which there was word.
@@ -60,6 +63,7 @@ impl Subject {
             random: Random::new(seed),
             states: vec![Records::new()],
             open: VecDeque::new(),
+            dead: BTreeSet::new(),
             doubtful: Vec::new(),
             known: Vec::new(),
             failures: Vec::new(),
@@ -103,15 +107,19 @@ impl Subject {
             }
         }
         let new: Vec<_> = change.puts.iter().map(|(id, _)| *id).collect();
-        let ticket = self.journal.append(batch).map(|appended| appended.ticket);
-        match ticket {
-            Ok(ticket) => {
+        batch.own_by(self.random.below(3) as u64);
+        if let Some((set, _)) = self.open.back().filter(|_| self.random.once_in(4)) {
+            batch.join(*set);
+        }
+        let appended = self.journal.append(batch);
+        match appended {
+            Ok(Appended { set, .. }) => {
                 self.known.extend(new);
-                self.open.push_back((ticket, change));
+                self.open.push_back((set, change));
             }
             Err(_) => self.known.extend(change.forgets),
         }
-        ticket
+        appended.map(|appended| appended.ticket)
     }
 
     /// Does all work of an occasion, with batches appended in between. Returns whether the power has failed.
@@ -121,12 +129,13 @@ impl Subject {
             let commits = work.is_commit();
             if commits && !self.open.is_empty() {
                 let mut after = self.committed().clone();
-                self.open.iter().for_each(|(_, change)| change.apply(&mut after));
-                self.doubtful.push(after);
-                // Or there is no space for those that put something.
-                let mut after = self.committed().clone();
-                let pure = self.open.iter().filter(|(_, change)| change.puts.is_empty());
-                pure.for_each(|(_, change)| change.apply(&mut after));
+                let mut dead = self.dead.clone();
+                // Which of them there is space for is checked by those that are.
+                for (set, refused) in work.sets() {
+                    let of_set = self.open.iter().filter(|(of, _)| *of == set);
+                    let done = of_set.filter(|(_, change)| !refused || change.puts.is_empty());
+                    done.for_each(|(_, change)| change.apply(&mut after, &mut dead));
+                }
                 self.doubtful.push(after);
             }
             let done = work.run(&self.disk);
@@ -145,15 +154,16 @@ impl Subject {
     }
 
     fn report(&mut self, occasion: Occasion) {
-        while let Some(Progress { through, refused, outcome, lost_parts }) = self.journal.progress() {
+        while let Some(Progress { sets, refused, outcome, lost_parts }) = self.journal.progress() {
             self.told_lost_parts += lost_parts;
-            let count = self.open.iter().take_while(|(ticket, _)| *ticket <= through).count();
-            let mut done: Vec<_> = self.open.drain(..count).collect();
-            done.retain(|(ticket, _)| !refused.contains(ticket));
+            let open = std::mem::take(&mut self.open);
+            let (mut done, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|(set, _)| sets.contains(set));
+            self.open = open.into();
+            done.retain(|(set, change)| !refused.contains(set) || change.puts.is_empty());
             match outcome {
                 Ok(()) => {
                     let mut state = self.committed().clone();
-                    done.iter().for_each(|(_, change)| change.apply(&mut state));
+                    done.iter().for_each(|(_, change)| change.apply(&mut state, &mut self.dead));
                     if occasion != (Occasion::Commit { sync: false }) {
                         self.states.clear();
                     }
@@ -248,6 +258,7 @@ impl Subject {
         self.known = found.keys().copied().collect();
         self.states = vec![found];
         self.open.clear();
+        self.dead.clear();
         self.doubtful.clear();
     }
 

@@ -12,7 +12,8 @@ use crate::{
 };
 
 const COMMIT: Occasion = Occasion::Commit { sync: true };
-const SMALL: Config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
+const SMALL: Config =
+    Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20, commit_bytes_max: usize::MAX };
 
 fn contents(subject: &Subject) -> BTreeMap<Slot, Vec<u8>> {
     subject.disk.slots().into_iter().map(|slot| (slot, subject.disk.content(slot))).collect()

@@ -5,7 +5,8 @@ use fogmux_journal::{Config, Occasion};
 use crate::{model::Subject, random::Random, some_seeds};
 
 const COMMIT: Occasion = Occasion::Commit { sync: true };
-const SMALL: Config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
+const SMALL: Config =
+    Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20, commit_bytes_max: usize::MAX };
 
 fn bytes_max(subject: &Subject) -> u64 {
     2 * subject.journal.figures().live_bytes + 6 * u64::from(subject.config.segment_bytes)

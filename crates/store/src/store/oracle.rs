@@ -1,6 +1,8 @@
 //! The oracle of a disk that fails, fills up and loses power: what was acknowledged is there when the store is opened
 //! again, what was refused is not, and readers saw nothing else in between.
 
+mod pressure;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -9,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use fogmux_bus::{Meaning, MessageId, Publisher, Qos, Timestamp};
+use fogmux_bus::{Door, Meaning, MessageId, Publisher, Qos, Timestamp};
 use fogmux_journal::{Disk, Slot};
 use proptest::{collection::vec, prelude::*};
 
@@ -33,6 +35,8 @@ struct Platters {
     space: Option<usize>,
     /// Reads fail with this error, so many times, of this segment or of all.
     outage: Option<(i32, usize, Option<Slot>)>,
+    /// Every operation but reads fails.
+    broken: bool,
     /// The power is gone.
     dark: bool,
     random: u64,
@@ -52,7 +56,7 @@ impl Platters {
         if self.dark {
             return Err(io::Error::other("no power"));
         }
-        let fails = self.fuse == Some(0);
+        let fails = self.broken || self.fuse == Some(0);
         self.fuse = self.fuse.and_then(|left| left.checked_sub(1));
         Ok(fails)
     }
@@ -208,7 +212,14 @@ impl Rig {
     }
 }
 
+/// A message of one of three principals.
 fn message(topic: &str, bytes: usize) -> Arc<Message> {
+    message_of(["ada", "bob", "eve"][bytes % 3], topic, bytes)
+}
+
+fn message_of(principal: &str, topic: &str, bytes: usize) -> Arc<Message> {
+    let publisher =
+        Publisher { principal: principal.into(), door: Some(Door::Mqtt), ..(*Publisher::internal()).clone() };
     Arc::new(Message {
         id: MessageId(0),
         topic: Topic::new(topic).unwrap(),
@@ -218,7 +229,7 @@ fn message(topic: &str, bytes: usize) -> Arc<Message> {
         content_type: None,
         expires_at: None,
         properties: None,
-        publisher: Publisher::internal(),
+        publisher: Arc::new(publisher),
         ingest: Timestamp::ZERO,
         ingest_unix_ms: 0,
         tag: OnceLock::new(),
@@ -488,11 +499,13 @@ fn without_waiting_a_loss_is_counted_and_what_follows_is_refused() {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(rig.store.counters().failed, 200);
+        // The first ones fit.
+        let failed = rig.store.counters().failed;
+        assert!(failed > 100 && failed < 200, "{failed}");
         assert!(!wait(&rig.write("late", Some(1))));
         assert!(wait(&rig.write("t/0", None)));
-        assert_eq!(rig.store.close().unwrap_err().failed, 200);
-        assert!(Rig::open(&medium, durability).readable().is_empty());
+        assert_eq!(rig.store.close().unwrap_err().failed, failed);
+        assert_eq!(Rig::open(&medium, durability).readable().len() as u64, 199 - failed);
     }
 }
 

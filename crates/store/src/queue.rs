@@ -1,0 +1,97 @@
+//! The share of each principal in what waits for the disk (ADR 0031).
+//!
+//! Everything counts from the call until its outcome is known: what waits, and what is being written. So a disk that
+//! does not answer stops what is put, of each principal by its own share, and the memory of pending writes is bounded.
+//! Removals are never refused. One of what is on the disk counts nothing: there are no more of those than of that, and
+//! others are not refused for their sake. One of what still waits counts as that did, or topics that come and go would
+//! have no bound.
+
+use std::{hash::BuildHasher as _, sync::Arc};
+
+use fogmux_bus::{NoRoom, RESERVE_PERCENT, Room, Shares};
+use foldhash::quality::RandomState;
+
+/// Bytes that a write counts beside its name and its value: what the store keeps about it until its outcome is known.
+const WRITE_BYTES: usize = 256;
+
+/// The lane of batches whose users have no names for their records, in order.
+pub(crate) const LANE_OF_OTHERS: u64 = 0;
+/// The lane of trials.
+pub(crate) const LANE_OF_TRIALS: u64 = 1;
+
+/// The bytes that a write counts, and for whom.
+#[derive(Debug, Default)]
+pub(crate) struct Charge {
+    principal: Arc<str>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// A write of so many bytes, with its name.
+    pub(crate) fn of(principal: &Arc<str>, bytes: usize) -> Self {
+        Self { principal: Arc::clone(principal), bytes: bytes + WRITE_BYTES }
+    }
+
+    /// A removal of what is on the disk.
+    pub(crate) fn none() -> Self {
+        Self::default()
+    }
+
+    /// Its bytes.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// All that waits, by principal.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    room: Room,
+    shares: Shares,
+    used: usize,
+    hasher: RandomState,
+}
+
+impl Queue {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let room = Room::new(bytes_max, RESERVE_PERCENT);
+        Self { room, shares: Shares::default(), used: 0, hasher: RandomState::default() }
+    }
+
+    /// Whether a write may be added in the place of one of `less` bytes.
+    pub(crate) fn admit(&self, charge: &Charge, less: usize) -> Result<(), NoRoom> {
+        let own = self.shares.of(&charge.principal).bytes;
+        match charge.bytes.saturating_sub(less) {
+            0 => Ok(()),
+            _ if self.used == 0 => Ok(()),
+            more => self.room.admit(self.used, own, more),
+        }
+    }
+
+    pub(crate) fn add(&mut self, charge: &Charge) {
+        if charge.bytes == 0 {
+            return;
+        }
+        self.used += charge.bytes;
+        self.shares.add(&charge.principal, charge.bytes);
+    }
+
+    pub(crate) fn remove(&mut self, charge: &Charge) {
+        if charge.bytes == 0 {
+            return;
+        }
+        self.used -= charge.bytes;
+        self.shares.remove(&charge.principal, charge.bytes);
+    }
+
+    /// The lane of a principal's writes of names: sharing one with another by chance does no harm.
+    pub(crate) fn lane(&self, principal: &str) -> u64 {
+        self.hasher.hash_one(principal).max(LANE_OF_TRIALS + 1)
+    }
+
+    /// Bytes that wait.
+    #[cfg(test)]
+    pub(crate) const fn used(&self) -> usize {
+        self.used
+    }
+}
