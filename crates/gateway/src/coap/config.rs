@@ -17,8 +17,8 @@ pub struct CoapConfig {
     pub ack_timeout: Duration,
     /// How often a Confirmable is sent again (RFC 7252 §4.8, MAX_RETRANSMIT).
     pub max_retransmit: u8,
-    /// Peers remembered per worker, to find repeated messages; at least twice `observers_max`, so that those that observe
-    /// leave room for others.
+    /// Peers remembered per worker, to find repeated messages; at least twice `observers_max`, so that those that
+    /// observe leave room for others.
     pub peers_max: usize,
     /// Exchanges remembered per peer.
     pub exchanges_per_peer_max: usize,

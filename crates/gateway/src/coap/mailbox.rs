@@ -119,8 +119,8 @@ impl Notifications {
         self.bytes_thinned = self.bytes;
     }
 
-    /// Drops the entries of observers, of the owner with most at first, until half of the room is free. Returns how many
-    /// were dropped.
+    /// Drops the entries of observers, of the owner with most at first, until half of the room is free. Returns how
+    /// many were dropped.
     fn shed(&mut self) -> u32 {
         let mut costs: HashMap<u64, (usize, usize), RandomState> = HashMap::default();
         for entry in &self.entries {

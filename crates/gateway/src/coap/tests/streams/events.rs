@@ -97,7 +97,7 @@ impl Observer {
     }
 }
 
-/// What the clients do while messages come.
+/// The behaviour of the clients while messages come.
 #[derive(PartialEq)]
 enum Meanwhile {
     /// They read.
