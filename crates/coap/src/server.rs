@@ -226,6 +226,8 @@ pub struct Counters {
     pub retransmitted: u64,
     /// Confirmables given up.
     pub timed_out: u64,
+    /// Notifications that are not sent because their location fits no message for the observer.
+    pub too_long: u64,
 }
 
 impl<P> fmt::Debug for Server<P> {
@@ -285,7 +287,7 @@ impl<P: Peer> Server<P> {
     pub fn limit_messages(&mut self, peer: &P, bytes_max: usize) {
         let size = BlockSize::at_most(bytes_max.saturating_sub(ANSWER_BYTES));
         if size < self.config.block_size {
-            self.peers.narrow(peer, Limits::of_datagrams(size));
+            self.peers.narrow(peer, Limits::of_datagrams(size).of_messages(bytes_max));
         }
     }
 

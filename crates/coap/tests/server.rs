@@ -6,12 +6,16 @@
 mod blockwise;
 #[path = "server/convergence.rs"]
 mod convergence;
+#[path = "server/events.rs"]
+mod events;
 #[path = "server/exchange.rs"]
 mod exchange;
 #[path = "server/lossy.rs"]
 mod lossy;
 #[path = "server/moved.rs"]
 mod moved;
+#[path = "server/names.rs"]
+mod names;
 #[path = "server/observe.rs"]
 mod observe;
 #[path = "server/options.rs"]

@@ -13,6 +13,7 @@ mod dtls;
 mod expiry;
 mod handover;
 mod handshakes;
+mod heaviest;
 mod holding;
 mod identity;
 mod looks;

@@ -30,6 +30,8 @@ pub(crate) enum Table {
     CoapUploads,
     /// Representations that CoAP clients fetch in blocks.
     CoapDownloads,
+    /// Messages that wait for CoAP observers.
+    CoapNotifications,
     /// Unfinished request bodies of HTTP.
     HttpUploads,
     /// Answers of HTTP that clients have yet to take.
@@ -53,13 +55,14 @@ const REFUSING: [Table; 8] = [
 ];
 
 /// The tables in which entries end for those of others.
-const GIVING_WAY: [Table; 10] = [
+const GIVING_WAY: [Table; 11] = [
     Table::Sessions,
     Table::EventStreams,
     Table::MqttLogins,
     Table::MqttPackets,
     Table::CoapUploads,
     Table::CoapDownloads,
+    Table::CoapNotifications,
     Table::HttpUploads,
     Table::HttpAnswers,
     Table::XmppStanzas,
@@ -80,6 +83,7 @@ impl Table {
             Self::MqttPackets => "mqtt_packets",
             Self::CoapUploads => "coap_uploads",
             Self::CoapDownloads => "coap_downloads",
+            Self::CoapNotifications => "coap_notifications",
             Self::HttpUploads => "http_uploads",
             Self::HttpAnswers => "http_answers",
             Self::XmppStanzas => "xmpp_stanzas",
@@ -98,7 +102,7 @@ pub struct ShareMetrics {
 
 /// A counter for each table.
 #[derive(Debug, Default)]
-struct PerTable([Counter; 15]);
+struct PerTable([Counter; 16]);
 
 impl PerTable {
     fn add(&self, table: Table, count: u64) {

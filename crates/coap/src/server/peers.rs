@@ -86,6 +86,10 @@ pub(crate) struct Peers<P> {
     pub(crate) budget: Budget,
 }
 
+/// The most that a datagram has where nothing is known of the network (RFC 7252 §4.6). One that is too long for a
+/// network or a receiver never arrives, and an observer that does not acknowledge it counts as gone.
+const DATAGRAM_BYTES_MAX: usize = 1152;
+
 /// The size limits of a message to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -95,20 +99,38 @@ pub(crate) struct Limits {
     pub(crate) size: BlockSize,
     /// Bytes of several blocks in one message, where that may be (BERT).
     pub(crate) chunk: usize,
+    /// Bytes of a whole message.
+    pub(crate) message: usize,
 }
 
 impl Limits {
     /// One block in each message.
     pub(crate) const fn of_datagrams(size: BlockSize) -> Self {
-        Self { whole: size.bytes(), size, chunk: size.bytes() }
+        Self { whole: size.bytes(), size, chunk: size.bytes(), message: DATAGRAM_BYTES_MAX }
+    }
+
+    /// The same with messages of so many bytes at most.
+    pub(crate) fn of_messages(self, bytes_max: usize) -> Self {
+        Self { message: self.message.min(bytes_max), ..self }
     }
 
     /// The same when the peer asks for blocks of this size.
     pub(crate) fn at_most(self, wanted: Option<BlockSize>) -> Self {
         match wanted {
-            Some(wanted) if wanted < self.size => Self::of_datagrams(wanted),
+            Some(wanted) if wanted < self.size => Self { message: self.message, ..Self::of_datagrams(wanted) },
             Some(_) | None => self,
         }
+    }
+
+    /// The same beside so many bytes of header and options, for a payload of `bytes`. `None`: not even the smallest
+    /// block fits.
+    pub(crate) fn beside(self, options: usize, bytes: usize) -> Option<Self> {
+        let room = self.message.checked_sub(options)?;
+        if room >= self.whole || bytes <= room {
+            return Some(Self { whole: self.whole.min(room), ..self });
+        }
+        let size = if room >= self.size.bytes() { self.size } else { BlockSize::at_most(room) };
+        (size.bytes() <= room).then(|| Self { whole: room, size, chunk: size.chunk(room), ..self })
     }
 }
 

@@ -51,8 +51,10 @@ impl<P: Peer> Server<P> {
     pub(crate) fn demand_echo(&mut self, now: Timestamp, ticket: &Ticket<P>, out: &mut Outbox<P>) {
         self.counters.echo_demanded += 1;
         let value = echo::make(&*self.echo_key, now, &ticket.address);
-        let extra = Extra { echo: Some(&value), ..Extra::default() };
-        self.write(now, ticket, &Response::new(Code::UNAUTHORIZED), &extra, out);
+        let (response, extra) = (Response::new(Code::UNAUTHORIZED), Extra { echo: Some(&value), ..Extra::default() });
+        // An Echo is longer than three times the shortest requests, which have no path.
+        let fits = self.measure(ticket, &response, &extra) <= self.amplified_bytes(ticket);
+        self.write(now, ticket, &response, &if fits { extra } else { Extra::default() }, out);
         if let Some(peer) = self.peers.get_mut(ticket.peer) {
             // The request was not carried out; the same identifier again would be a repeat all the same.
             peer.exchanges.forget(ticket.message_id);

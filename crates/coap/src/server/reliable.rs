@@ -35,7 +35,7 @@ impl StreamLimits {
         let size =
             if self.bert && room >= BlockSize::BERT.bytes() { BlockSize::BERT } else { BlockSize::at_most(room) };
         let chunk = size.chunk(room.min(chunk_max));
-        Limits { whole: room.min(chunk_max).max(chunk), size, chunk }
+        Limits { whole: room.min(chunk_max).max(chunk), size, chunk, message: self.message_bytes_max }
     }
 }
 

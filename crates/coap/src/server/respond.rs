@@ -181,7 +181,7 @@ impl<P: Peer> Server<P> {
     }
 
     /// The length of a response.
-    fn measure(&mut self, ticket: &Ticket<P>, response: &Response<'_>, extra: &Extra<'_>) -> usize {
+    pub(super) fn measure(&mut self, ticket: &Ticket<P>, response: &Response<'_>, extra: &Extra<'_>) -> usize {
         let mut scratch = self.spare.pop().unwrap_or_default();
         scratch.clear();
         response.write(Encoder::new(&mut scratch, Type::Acknowledgement, response.code, 0, &ticket.token), extra);

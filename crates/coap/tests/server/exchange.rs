@@ -173,6 +173,20 @@ fn rfc9175_s2_4_a_short_message_does_not_fetch_the_answer_to_a_long_one() {
 }
 
 #[test]
+fn rfc9175_s2_4_an_echo_has_at_most_three_times_the_bytes_of_the_request() {
+    // GET with Observe; a token; a path.
+    let requests: [&[u8]; 3] = [b"\x40\x01\0\x01\x60", b"\x41\x01\0\x02t\x60", b"\x40\x01\0\x03\x60\x52ps\x01a"];
+    for request in requests {
+        let mut bench = Bench::new(ServerConfig::default());
+        bench.peer = address(false);
+        let answers = bench.raw(request);
+        let bytes: usize = answers.iter().map(|sent| sent.bytes.len()).sum();
+        assert!((1..=3 * request.len()).contains(&bytes), "{bytes} bytes for {}", request.len());
+        assert_eq!(answers[0].code(), Code::UNAUTHORIZED);
+    }
+}
+
+#[test]
 fn ten_thousand_ports_are_forgotten_again() {
     let mut bench = Bench::new(ServerConfig { peers_max: 1000, ..ServerConfig::default() });
     for port in 1000..11_000 {

@@ -170,14 +170,15 @@ impl Backlog {
         }
     }
 
-    /// Bytes of the topics and messages in it, shared ones included.
+    /// Bytes of the topics and messages in it, and its part of shared ones.
     pub(super) fn bytes(&self) -> usize {
-        let markers = match self {
-            Self::One(marker) => marker.as_slice().iter(),
-            Self::Many(None) => [].iter(),
-            Self::Many(Some(topics)) => return topics.order.iter().map(|marker| MARKER_BYTES + marker.bytes()).sum(),
-        };
-        markers.map(|marker| MARKER_BYTES + marker.bytes()).sum()
+        // One reference is the table's.
+        let part = |marker: &Marker| marker.bytes() / Rc::strong_count(marker).saturating_sub(1).max(1);
+        let cost = |marker: &Marker| MARKER_BYTES + part(marker);
+        match self {
+            Self::One(marker) => marker.iter().map(cost).sum(),
+            Self::Many(topics) => topics.iter().flat_map(|topics| &topics.order).map(cost).sum(),
+        }
     }
 }
 

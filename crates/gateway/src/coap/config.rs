@@ -17,7 +17,8 @@ pub struct CoapConfig {
     pub ack_timeout: Duration,
     /// How often a Confirmable is sent again (RFC 7252 §4.8, MAX_RETRANSMIT).
     pub max_retransmit: u8,
-    /// Peers remembered per worker, to find repeated messages.
+    /// Peers remembered per worker, to find repeated messages; at least twice `observers_max`, so that those that
+    /// observe leave room for others.
     pub peers_max: usize,
     /// Exchanges remembered per peer.
     pub exchanges_per_peer_max: usize,
@@ -144,7 +145,7 @@ impl CoapConfig {
             },
             block_size: BlockSize::at_most(self.block_bytes_max),
             body_bytes_max: self.payload_bytes_max,
-            peers_max: self.peers_max,
+            peers_max: self.peers_max.max(self.observers_max.saturating_mul(2)),
             exchanges_per_peer_max: self.exchanges_per_peer_max,
             exchange_bytes_max: self.exchange_bytes_max,
             upload_bytes_max: self.upload_bytes_max.max(self.payload_bytes_max),

@@ -284,6 +284,7 @@ impl Core {
             metrics.misbehaved.add(counters.malformed - self.counted.malformed);
             metrics.timed_out.add(counters.timed_out - self.counted.timed_out);
             metrics.rejected.add(counters.peers_refused - self.counted.peers_refused);
+            self.ctx.shared.metrics.coap_too_long.add(counters.too_long - self.counted.too_long);
             self.counted = counters;
         }
         if let Some((count, owner)) = self.server.take_gave_way() {

@@ -1,17 +1,20 @@
 //! The queue of messages for the observers of one socket, in the order of publication.
 //!
 //! Bounded in entries and bytes. When it is full, only the newest message of each observer and topic stays (an observer
-//! follows a state, RFC 7641 §1.3). If that is not enough, the observers with the most bytes are ended. Publishers are
-//! never refused because of an observer.
+//! follows a state, RFC 7641 §1.3). If that is not enough, observations of the owner with the most bytes are ended.
+//! Publishers are never refused because of an observer.
 
 use std::{
-    cmp::Reverse,
     collections::{HashMap, HashSet, VecDeque},
+    net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
 
 use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
+use fogmux_fair::Owner;
 use foldhash::quality::RandomState;
+
+use super::heaviest::Heaviest;
 
 /// One message for one observer.
 pub(super) struct Entry {
@@ -44,8 +47,10 @@ pub(super) struct Notifications {
     since_thinned: usize,
     /// Bytes left by that.
     bytes_thinned: usize,
+    /// The owner of each observation.
+    owners: HashMap<u64, Owner, RandomState>,
     /// Observers whose messages were dropped, so that the observation has to end.
-    overloaded: Vec<u64>,
+    overloaded: Vec<(Owner, u64)>,
     /// Entries replaced by newer ones since the queue was last emptied.
     overtaken: u64,
     /// Entries ever queued.
@@ -55,8 +60,8 @@ pub(super) struct Notifications {
 /// The result of emptying the queue, besides its entries.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// Observers whose observation has to end.
-    pub(super) overloaded: Vec<u64>,
+    /// Observers whose observation has to end, and their owners.
+    pub(super) overloaded: Vec<(Owner, u64)>,
     /// Entries replaced by newer ones.
     pub(super) overtaken: u64,
 }
@@ -75,7 +80,7 @@ pub(super) fn give_back(entries: &mut VecDeque<Entry>) {
 }
 
 impl Notifications {
-    pub(super) const fn new(bytes_max: usize, entries_max: usize) -> Self {
+    pub(super) fn new(bytes_max: usize, entries_max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
             bytes: 0,
@@ -83,10 +88,21 @@ impl Notifications {
             entries_max,
             since_thinned: 0,
             bytes_thinned: 0,
+            owners: HashMap::default(),
             overloaded: Vec::new(),
             overtaken: 0,
             pushed: 0,
         }
+    }
+
+    /// Notes whose an observation is. It ends with [`Notifications::forget`].
+    pub(super) fn belongs_to(&mut self, tag: u64, owner: Owner) {
+        self.owners.insert(tag, owner);
+    }
+
+    /// An observation has ended.
+    pub(super) fn forget(&mut self, tag: u64) {
+        self.owners.remove(&tag);
     }
 
     /// The number of entries ever queued.
@@ -113,32 +129,36 @@ impl Notifications {
         self.bytes_thinned = self.bytes;
     }
 
-    /// Drops the entries of the observers with the most bytes, until half of the room is free. Returns how many were
-    /// dropped.
+    /// Drops the entries of observers, of the owner with most at first, until half of the room is free. Returns how
+    /// many were dropped.
     fn shed(&mut self) -> u32 {
         let mut costs: HashMap<u64, (usize, usize), RandomState> = HashMap::default();
         for entry in &self.entries {
             let (bytes, count) = costs.entry(entry.tag).or_default();
             (*bytes, *count) = (*bytes + entry.least_cost(), *count + 1);
         }
-        let mut costs: Vec<(u64, (usize, usize))> = costs.into_iter().collect();
         // By the larger share of the two bounds.
         let share =
             |bytes: usize, count: usize| (bytes.saturating_mul(self.entries_max) / self.bytes_max.max(1)).max(count);
-        costs.sort_by_key(|(_, (bytes, count))| Reverse(share(*bytes, *count)));
+        // An observation that has just ended is nobody's.
+        let nobody = Owner::nameless(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let holders = costs.iter().map(|(tag, (bytes, count))| {
+            (self.owners.get(tag).unwrap_or(&nobody).clone(), share(*bytes, *count), *tag)
+        });
+        let mut heaviest = Heaviest::of(holders);
         let (mut bytes, mut count) = (self.bytes, self.entries.len());
         let mut ended: HashSet<u64, RandomState> = HashSet::default();
-        for (tag, (of_bytes, of_count)) in costs {
-            if bytes <= self.bytes_max / 2 && count <= self.entries_max / 2 {
-                break;
-            }
+        while (bytes > self.bytes_max / 2 || count > self.entries_max / 2)
+            && let Some((owner, tag)) = heaviest.next()
+        {
+            let (of_bytes, of_count) = costs.get(&tag).copied().unwrap_or_default();
             (bytes, count) = (bytes.saturating_sub(of_bytes), count - of_count);
             ended.insert(tag);
+            self.overloaded.push((owner, tag));
         }
         let before = self.entries.len();
         self.entries.retain(|entry| !ended.contains(&entry.tag));
         self.bytes = bytes;
-        self.overloaded.extend(ended);
         u32::try_from(before - self.entries.len()).unwrap_or(u32::MAX)
     }
 }
@@ -259,7 +279,7 @@ mod tests {
             assert!(queue.buffered_bytes() <= 10_000);
         }
         let mut entries = VecDeque::new();
-        assert!(queue.take(&mut entries).overloaded.iter().all(|tag| *tag == 1));
+        assert!(queue.take(&mut entries).overloaded.iter().all(|(_, tag)| *tag == 1));
         assert!(entries.iter().any(|entry| entry.tag == 7));
     }
 
@@ -281,5 +301,27 @@ mod tests {
         entries.clear();
         give_back(&mut entries);
         assert!(entries.capacity() <= EMPTY_ENTRIES);
+    }
+
+    #[test]
+    fn many_observations_with_little_each_do_not_end_one_of_another_with_more() {
+        let mut queue = Notifications::new(usize::MAX, 1000);
+        let owner = |last: u8| Owner::nameless([192, 0, 2, last].into());
+        queue.belongs_to(7, owner(7));
+        for topic in 0..50 {
+            deliver_to(&mut queue, 7, &format!("own/{topic}"), &[0; 10], Qos::AtMostOnce);
+        }
+        for tag in 1000..1100 {
+            queue.belongs_to(tag, owner(1));
+        }
+        for topic in 0..20 {
+            for tag in 1000..1100 {
+                deliver_to(&mut queue, tag, &format!("hog/{topic}"), &[0; 10], Qos::AtMostOnce);
+            }
+        }
+        let mut entries = VecDeque::new();
+        let ended = queue.take(&mut entries).overloaded;
+        assert!(!ended.is_empty() && ended.iter().all(|(of, tag)| *of == owner(1) && *tag >= 1000));
+        assert_eq!(entries.iter().filter(|entry| entry.tag == 7).count(), 50);
     }
 }

@@ -10,6 +10,7 @@ use fogmux_coap::{
     Code, Response, Server, Ticket,
     server::{Event, Observed, Registered, RelationId},
 };
+use fogmux_fair::Owner;
 
 use super::{
     backlog::Backlog,
@@ -18,7 +19,7 @@ use super::{
     identity::{Identity, Who},
     transport::Path,
 };
-use crate::shares::Table;
+use crate::{shares::Table, unfinished};
 
 /// The Max-Age of a 5.03 that ends an observation, because the gateway shuts down or the observer is too slow.
 pub(super) const RETURN_AFTER: Duration = Duration::from_secs(10);
@@ -38,6 +39,8 @@ pub(super) struct Watch {
     pub(super) max_qos: Qos,
     observed: Observed,
     who: Who,
+    /// The owner in whose share its backlog is.
+    owner: Owner,
     pub(super) identity: Arc<Identity>,
     /// Topics whose newest value it has not been notified of.
     pub(super) backlog: Backlog,
@@ -151,9 +154,10 @@ impl Watches {
         Some(relation)
     }
 
-    /// The bytes in the backlog of each observation.
-    pub(super) fn costs(&self) -> impl Iterator<Item = (RelationId, usize)> {
-        self.all.iter().flatten().map(|watch| (watch.relation, watch.backlog.bytes()))
+    /// The bytes in the backlog of each observation that has one, and whose they are.
+    pub(super) fn costs(&self) -> impl Iterator<Item = (Owner, usize, RelationId)> {
+        let slow = self.all.iter().flatten().filter(|watch| !watch.backlog.is_empty());
+        slow.map(|watch| (watch.owner.clone(), watch.backlog.bytes(), watch.relation))
     }
 
     /// An observation with a backlog that would never be notified although it could be: an invariant of debug builds.
@@ -274,6 +278,8 @@ impl Core {
         }
         let max_qos = ask.parameters.qos.unwrap_or(Qos::AtMostOnce);
         let (who, identity) = (ask.who.clone(), Arc::clone(ask.identity));
+        let owner = unfinished::owner(identity.principal(), ask.from);
+        self.slot.with(|mailbox| mailbox.belongs_to(relation.to_u64(), owner.clone()));
         let backlog = match observed {
             Observed::One => Backlog::One(None),
             Observed::Many => Backlog::Many(None),
@@ -284,6 +290,7 @@ impl Core {
             max_qos,
             observed,
             who,
+            owner,
             identity,
             backlog,
             walk: Walk::Done,
@@ -295,6 +302,7 @@ impl Core {
             is_ready: false,
         };
         if self.ctx.bus().subscribe(&self.slot, &watch.subscription, watch.options()).is_err() {
+            self.slot.with(|mailbox| mailbox.forget(relation.to_u64()));
             self.server.end_observation(relation);
             return None;
         }
@@ -318,6 +326,7 @@ impl Core {
             self.waiting.release(marker);
         }
         self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
+        self.slot.with(|mailbox| mailbox.forget(relation.to_u64()));
     }
 
     /// Checks all observations after the rules have changed. Those that may not be read any more end with an error (RFC

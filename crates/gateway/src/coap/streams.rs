@@ -269,6 +269,8 @@ impl Hub {
             let Some(line) = lines.get_mut(&path.association) else { continue };
             if let Some(frame) = Frame::of_datagram(datagram).filter(|_| datagram.len() <= line.message_bytes_max) {
                 line.write(|framing, bytes| frame.write(framing, bytes));
+            } else {
+                core.ctx.shared.metrics.coap_too_long.increment();
             }
             if !line.congested && line.output.len() > OUTPUT_HIGH {
                 line.congested = true;

@@ -11,11 +11,13 @@ use fogmux_coap::{
 use super::{
     backlog::{Added, Marker},
     core::{Core, machine_time},
+    heaviest::Heaviest,
     looks::LOOKS_PER_TURN,
     mailbox::{self, Entry},
     observe::{RETURN_AFTER, Walk, Watch},
     translate,
 };
+use crate::shares::Table;
 
 /// Notifications per turn, so that they are sent before more are made.
 const NOTIFICATIONS_PER_TURN: usize = 256;
@@ -53,7 +55,8 @@ impl Core {
             // No other task claims this slot.
             let taken = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries)).unwrap_or_default();
             self.ctx.bus().counters().overtaken(taken.overtaken);
-            for tag in taken.overloaded {
+            for (owner, tag) in taken.overloaded {
+                self.ctx.shared.metrics.shares.gave_way(Table::CoapNotifications, &owner, 1, self.ctx.now());
                 self.overload(RelationId::from_u64(tag));
             }
             if self.entries.len() > BACKLOG_PER_OBSERVER * self.server.observers().max(1) {
@@ -205,18 +208,17 @@ impl Core {
         self.shed();
     }
 
-    /// Ends the observations with the largest backlogs, when all backlogs together are too large.
+    /// Ends observations when all backlogs together are too large: of the owner whose backlogs hold most.
     fn shed(&mut self) {
         let max = self.ctx.door.config.notification_bytes_max;
         if self.waiting.bytes() <= max {
             return;
         }
-        let waits = |(relation, bytes): (RelationId, usize)| (bytes > 0).then_some((bytes, relation));
-        let mut slow: Vec<_> = self.watches.costs().filter_map(waits).collect();
-        slow.sort_unstable();
+        let mut heaviest = Heaviest::of(self.watches.costs());
         while self.waiting.bytes() > max / 4 * 3
-            && let Some((_, relation)) = slow.pop()
+            && let Some((owner, relation)) = heaviest.next()
         {
+            self.ctx.shared.metrics.shares.gave_way(Table::CoapNotifications, &owner, 1, self.ctx.now());
             self.overload(relation);
         }
     }

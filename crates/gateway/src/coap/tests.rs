@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "a test that meets the unexpected panics")]
 
+mod crowds;
 mod late;
 mod streams;
 

@@ -3,6 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::wildcard_enum_match_arm, reason = "a test that meets the unexpected panics")]
 
 mod credentials;
+mod ends;
 mod exactly_once;
 mod held_back;
 mod messages;

@@ -1,7 +1,7 @@
 //! Sending notifications: when one may be sent, whether it is Confirmable, and what follows from it.
 
 use super::pace::{PACE_OF_DOUBT, Proof, QUIET, SEAL_AGAIN_AFTER, pace};
-use super::part::{first_block, size_of_content};
+use super::part::{first_block, limits_for, size_of_content};
 use super::plan::{Plan, plan};
 use super::{Last, Observed, Relation, RelationId, SEQUENCE_MASK};
 use crate::Timestamp;
@@ -34,7 +34,8 @@ pub struct Notification<'a> {
 /// The outcome of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notified {
-    /// It is sent, or it ends the observation and is sent as soon as possible.
+    /// It is sent, or it ends the observation and is sent as soon as possible; or its location fits no message for this
+    /// observer, which is counted ([`Counters::too_long`](crate::server::Counters::too_long)).
     Sent,
     /// It may not be sent now and is not kept: [`Event::Ready`] asks for the newest state.
     Later,
@@ -73,6 +74,11 @@ impl<P: Peer> Server<P> {
         };
         if !notification.response.code.is_success() {
             self.dismiss(now, relation, &notification.response, out);
+            return Notified::Sent;
+        }
+        if limits_for(entry, &notification.response).is_none() {
+            // Nothing that the observer could do would let it take this.
+            self.counters.too_long += 1;
             return Notified::Sent;
         }
         if entry.is_blocked(now) {
@@ -208,8 +214,8 @@ impl<P: Peer> Server<P> {
         let Some(plan) = plan(&self.config, now, (key, &mut *relation), peer, in_flight, notification) else {
             return false;
         };
-        let of = relation.peer;
-        if !self.keep_rest(now, key, notification) {
+        let (of, limits) = (relation.peer, limits_for(relation, &notification.response).unwrap_or(relation.limits));
+        if !self.keep_rest(now, (key, limits), notification) {
             return false;
         }
         let (Some(relation), Some(peer)) = (self.relations.get_mut(key), self.peers.get_mut(of)) else { return true };
@@ -219,7 +225,7 @@ impl<P: Peer> Server<P> {
         let message_id = peer.message_id();
         let kind = if plan.confirmable { Type::Confirmable } else { Type::NonConfirmable };
         let response = &notification.response;
-        let extra = first_block(response, relation.limits, (!plan.last).then_some(sequence));
+        let extra = first_block(response, limits, (!plan.last).then_some(sequence));
         let encoded = notification.encoded.filter(|_| !plan.last && extra.block2.is_none());
         let token = relation.token;
         let write = |bytes: &mut Vec<u8>| {

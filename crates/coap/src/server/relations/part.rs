@@ -10,8 +10,16 @@ use crate::block::Block;
 use crate::code::Code;
 use crate::request::location_cache_key;
 use crate::response::{Extra, Response};
+use crate::server::TransferId;
 use crate::server::downloads::{Downloads, Snapshot};
 use crate::server::peers::Limits;
+
+/// Bytes of a notification beside its token, location and payload: header 4, ETag 9, Observe 4, Content-Format 3,
+/// Max-Age 5, Block2 4, Size2 5, and the marker.
+const NOTIFICATION_BYTES: usize = 35;
+
+/// Bytes that protection adds (RFC 8613 §6.1, §5.3): option, marker, inner code and tag, rounded up.
+const PROTECTION_BYTES: usize = 32;
 
 /// Bytes of payload and location.
 pub(super) fn size_of_content(response: &Response<'_>) -> usize {
@@ -20,7 +28,7 @@ pub(super) fn size_of_content(response: &Response<'_>) -> usize {
 
 /// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a filter
 /// may have several: each is kept under its own location, the newest also under the filter. False if there is no room
-/// for one that has to be kept: others are still to be fetched.
+/// for one that has to be kept, which that of an event has: others are still to be fetched.
 pub(super) fn keep_for_blocks(
     downloads: &mut Downloads,
     hash: &FixedState,
@@ -36,18 +44,36 @@ pub(super) fn keep_for_blocks(
         touched: now,
     };
     let own = ((relation.peer, scope, relation.cache_key), owner.clone());
-    let Some(location) = response.location else {
-        downloads.keep(now, own, snapshot);
-        return true;
-    };
+    let Some(location) = response.location else { return keep(downloads, now, own, (snapshot, notification.event)) };
     let place = ((relation.peer, scope, location_cache_key(location, hash)), owner);
-    if !notification.event {
-        downloads.keep(now, place, snapshot.clone());
-    } else if !downloads.keep_event(now, place, snapshot.clone()) {
+    if !keep(downloads, now, place, (snapshot.clone(), notification.event)) {
         return false;
     }
     downloads.keep_besides(own, snapshot);
     true
+}
+
+fn keep(
+    downloads: &mut Downloads,
+    now: Timestamp,
+    place: (TransferId, Owner),
+    (snapshot, is_event): (Snapshot, bool),
+) -> bool {
+    if is_event {
+        return downloads.keep_event(now, place, snapshot);
+    }
+    downloads.keep(now, place, snapshot);
+    true
+}
+
+/// The size limits of a notification beside its options, of which its location may be long. `None`: it does not fit.
+pub(super) fn limits_for(relation: &Relation, response: &Response<'_>) -> Option<Limits> {
+    // Each level has a head of two bytes at most (RFC 7252 §3.1).
+    let heads = |path: &str| 2 + 2 * path.bytes().filter(|byte| *byte == b'/').count();
+    let location = response.location.map_or(0, |it| 1 + it.root.len() + it.path.len() + heads(it.path));
+    let protection = if relation.exchange.is_some() { PROTECTION_BYTES } else { 0 };
+    let options = NOTIFICATION_BYTES + relation.token.as_slice().len() + protection + location;
+    relation.limits.beside(options, response.payload.as_slice().len())
 }
 
 /// Whether only a part of a response goes into the notification.

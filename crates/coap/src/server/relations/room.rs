@@ -16,6 +16,7 @@ use crate::Timestamp;
 use crate::peer::Peer;
 use crate::server::Server;
 use crate::server::owners::owner_of;
+use crate::server::peers::Limits;
 use crate::server::timers::Timer;
 use crate::slab::Key;
 
@@ -92,14 +93,19 @@ impl Relation {
 impl<P: Peer> Server<P> {
     /// Keeps the rest of a notification of which only a part is sent. `false`: there is no room, and the relation
     /// waits.
-    pub(super) fn keep_rest(&mut self, now: Timestamp, key: Key, notification: &Notification<'_>) -> bool {
+    pub(super) fn keep_rest(
+        &mut self,
+        now: Timestamp,
+        (key, limits): (Key, Limits),
+        notification: &Notification<'_>,
+    ) -> bool {
         let Some(relation) = self.relations.get(key) else { return true };
         let Some(peer) = self.peers.get(relation.peer) else { return true };
-        if !is_cut(&notification.response, relation.limits) {
+        if !is_cut(&notification.response, limits) {
             return true;
         }
         let owner = owner_of(&self.owners, relation.exchange.as_ref(), &peer.address);
-        let needs_room = notification.event && notification.response.location.is_some();
+        let needs_room = notification.event;
         let is_behind = needs_room && !relation.is_asked() && self.queues.by_owner.contains_key(&owner);
         let (downloads, whose) = (&mut self.downloads, (relation, owner.clone()));
         if is_behind || !keep_for_blocks(downloads, &self.hash, now, whose, notification) {
