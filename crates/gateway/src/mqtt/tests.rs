@@ -4,7 +4,9 @@
 
 mod credentials;
 mod exactly_once;
+mod filters;
 mod held_back;
+mod memory;
 mod messages;
 mod sessions;
 mod store;
