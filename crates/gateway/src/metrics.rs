@@ -105,7 +105,7 @@ pub struct Metrics {
     pub mqtt_only: MqttMetrics,
     /// CoAP.
     pub coap: DoorMetrics,
-    /// Messages over DTLS that were not sent because the peer takes no record that large.
+    /// Messages over DTLS and streams that were not sent because the peer takes none that large.
     pub coap_too_long: Counter,
     /// Bytes of unfinished uploads over CoAP.
     pub coap_uploads_bytes: Gauge,

@@ -3,6 +3,7 @@
 #![allow(clippy::indexing_slicing, reason = "a test that meets the unexpected panics")]
 
 mod late;
+mod outcomes;
 mod streams;
 
 use std::{rc::Rc, sync::Arc, time::Duration};

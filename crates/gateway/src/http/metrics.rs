@@ -133,7 +133,7 @@ impl Snapshot {
         let uploads = ConstGauge::new(self.0.metrics.coap_uploads_bytes.get());
         uploads.encode(descriptor(encoder, "coap_uploads_bytes", help, MetricType::Gauge)?)?;
         let too_long = ConstCounter::new(self.0.metrics.coap_too_long.get());
-        let help = "CoAP messages not sent because the peer takes no DTLS record that large";
+        let help = "CoAP messages not sent because the peer takes none that large";
         too_long.encode(descriptor(encoder, "coap_too_long", help, MetricType::Counter)?)?;
         let lost = ConstCounter::new(self.0.metrics.coap_events_lost.get());
         let help = "Large messages for CoAP observers, not retained, that went before they were fetched to the end";

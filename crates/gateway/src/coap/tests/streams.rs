@@ -1,6 +1,7 @@
 //! RFC 8323 through a socket, clause by clause.
 
 mod admission;
+mod too_long;
 
 use fogmux_coap::{
     Block, BlockSize, Encoder, OptionNumber, Token,
