@@ -20,6 +20,7 @@ mod looks;
 mod mailbox;
 mod observe;
 pub mod oscore;
+mod outcomes;
 mod pending;
 mod publish;
 mod read;

@@ -48,6 +48,13 @@ impl Portion {
     }
 }
 
+/// Waits until the worker has looked at its sockets. Any wake of its task ends a plain `yield_now`, and hyper wakes the
+/// task of a connection again and again while there is input.
+pub(crate) async fn others_first() {
+    // It is not aborted, and does not panic.
+    let _ = tokio::task::spawn_local(tokio::task::yield_now()).await;
+}
+
 /// Lets others have their turn: this task is polled again when the worker has looked at its sockets. A task that merely
 /// wakes itself is run dozens of times before that, and who floods would hold everybody else up for as long.
 pub(crate) fn again(cx: &mut Context<'_>) {

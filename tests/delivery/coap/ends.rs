@@ -11,7 +11,8 @@ use fogmux_tests::tcp;
 
 use super::{Observer, PATIENCE, publish};
 
-/// 5.03, 4.04 and 4.06.
+/// 2.05, 5.03, 4.04 and 4.06.
+const CONTENT: u8 = 0x45;
 const SERVICE_UNAVAILABLE: u8 = 0xa3;
 const NOT_FOUND: u8 = 0x84;
 const NOT_ACCEPTABLE: u8 = 0x86;
@@ -31,11 +32,15 @@ pub(super) fn hog() -> Result<String> {
     publish(&gateway, std::iter::once(("good".to_owned(), b"newest".to_vec())), false)?;
     let newest = |observer: &Observer| observer.newest.get("").is_some_and(|value| value == b"newest");
     ensure!(other.follow(newest)?, "the other observer is stale: {:?}", other.last);
-    let mut last = 0;
+    let (mut last, mut told) = (0, 0);
     while last != SERVICE_UNAVAILABLE {
         let message = hog.next(PATIENCE)?.with_context(|| format!("silence; the last code was {last:#x}"))?;
         last = message.code;
+        told += u64::from(last == CONTENT);
     }
+    // What it was not told of is counted as dropped, and as nothing else.
+    let dropped = gateway.sum(&["fogmux_bus_dropped_full_total", "fogmux_bus_dropped_gone_total"])?;
+    ensure!(told + dropped == TOPICS as u64, "{told} came and {dropped} were dropped, of {TOPICS}");
     drop(hog);
     other.deregister()?;
     gateway.settle()?;

@@ -10,7 +10,6 @@ use foldhash::fast::FixedState;
 use crate::Timestamp;
 use crate::block::Block;
 use crate::code::Code;
-use crate::server::owners::drop_transfers;
 use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
 
@@ -153,7 +152,14 @@ impl Uploads {
 
     /// Drops those of a peer that is gone.
     pub(crate) fn forget(&mut self, peer: Key) {
-        drop_transfers(&mut self.map, &mut self.room, peer);
+        let room = &mut self.room;
+        self.map.retain(|(owner, ..), number| {
+            let stays = *owner != peer;
+            if !stays {
+                room.leave(*number);
+            }
+            stays
+        });
     }
 
     /// Drops uploads while there are too many: one of the owner that has most, which may be the one that goes on.

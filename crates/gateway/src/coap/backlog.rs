@@ -51,6 +51,8 @@ impl Newest {
 #[derive(Default)]
 pub(super) struct Waiting {
     topics: HashMap<Topic, Marker, RandomState>,
+    /// Markers that were not taken back yet.
+    markers: usize,
     bytes: usize,
 }
 
@@ -60,6 +62,11 @@ impl Waiting {
         self.bytes
     }
 
+    /// The number of all markers: messages that wait for an observer each.
+    pub(super) const fn len(&self) -> usize {
+        self.markers
+    }
+
     /// A marker for the topic of a message, which is now its newest.
     pub(super) fn mark(&mut self, message: &Arc<Message>) -> Marker {
         let newest = self.topics.entry(message.topic.clone()).or_insert_with(|| {
@@ -67,6 +74,7 @@ impl Waiting {
             self.bytes += newest.bytes();
             Rc::new(newest)
         });
+        self.markers += 1;
         let before = newest.bytes();
         *newest.transient.borrow_mut() = (!message.meaning.is_state()).then(|| Arc::clone(message));
         self.bytes = (self.bytes + newest.bytes() + MARKER_BYTES).saturating_sub(before);
@@ -75,6 +83,7 @@ impl Waiting {
 
     /// Takes a marker back after its observer was notified or is gone.
     pub(super) fn release(&mut self, marker: Marker) {
+        self.markers = self.markers.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(MARKER_BYTES);
         // One reference is the table's, one is this.
         if Rc::strong_count(&marker) == 2

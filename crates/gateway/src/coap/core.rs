@@ -18,6 +18,7 @@ use super::{
     mailbox::{Entry, Notifications},
     observe::Watches,
     oscore,
+    outcomes::Outcomes,
     pending::Pending,
     publish::Batch,
     shown::ShownLast,
@@ -48,6 +49,10 @@ pub(super) struct Core {
     pub(super) entries: VecDeque<Entry>,
     /// The topics in the backlogs of observers.
     pub(super) waiting: Waiting,
+    /// The outcomes of deliveries that are not counted yet.
+    pub(super) outcomes: Outcomes,
+    /// The messages that the mailbox was last told are waiting outside of it.
+    outside: usize,
     /// The notifications sent last in this turn.
     pub(super) shown: ShownLast,
     /// The buffer for the topics of a turn.
@@ -92,6 +97,8 @@ impl Core {
             slow_down: None,
             entries: VecDeque::new(),
             waiting: Waiting::default(),
+            outcomes: Outcomes::default(),
+            outside: 0,
             shown: ShownLast::default(),
             topics: String::new(),
             looks: 0,
@@ -274,11 +281,22 @@ impl Core {
         }
     }
 
+    /// Counts what has become of deliveries, and what waits.
+    pub(super) fn count_outcomes(&mut self) {
+        self.outcomes.count(self.ctx.bus().counters());
+        let outside = self.entries.len() + self.waiting.len();
+        if outside != self.outside {
+            self.outside = outside;
+            self.slot.with(|mailbox| mailbox.note_outside(outside));
+        }
+    }
+
     /// Ends a turn: removes ended observations, and updates the metrics.
     pub(super) fn settle(&mut self) {
         self.shown.forget();
         self.look_again();
         self.note_events();
+        self.count_outcomes();
         let (counters, metrics) = (*self.server.counters(), &self.ctx.shared.metrics.coap);
         if counters != self.counted {
             metrics.misbehaved.add(counters.malformed - self.counted.malformed);

@@ -55,6 +55,8 @@ pub(super) struct Notifications {
     overtaken: u64,
     /// Entries ever queued.
     pushed: u64,
+    /// Messages that were taken and that observers have not been notified of yet.
+    outside: usize,
 }
 
 /// The result of emptying the queue, besides its entries.
@@ -92,6 +94,7 @@ impl Notifications {
             overloaded: Vec::new(),
             overtaken: 0,
             pushed: 0,
+            outside: 0,
         }
     }
 
@@ -108,6 +111,11 @@ impl Notifications {
     /// The number of entries ever queued.
     pub(super) const fn pushed(&self) -> u64 {
         self.pushed
+    }
+
+    /// Notes how many messages that were taken still wait for their observers.
+    pub(super) const fn note_outside(&mut self, messages: usize) {
+        self.outside = messages;
     }
 
     /// Takes all entries. `into` is empty; its memory is used for the next ones.
@@ -212,11 +220,11 @@ impl Mailbox for Notifications {
     }
 
     fn waiting(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.outside
     }
 
     fn close(&mut self) {
-        (self.entries, self.bytes) = (VecDeque::new(), 0);
+        (self.entries, self.bytes, self.outside) = (VecDeque::new(), 0, 0);
     }
 
     fn readiness(&self) -> Readiness {

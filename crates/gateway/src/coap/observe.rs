@@ -315,18 +315,22 @@ impl Core {
         while let Some(event) = self.server.poll_event() {
             match event {
                 Event::Ready { relation } => self.watches.make_ready(relation),
-                Event::ObserverGone { relation, .. } => self.drop_watch(relation),
+                Event::ObserverGone { relation, .. } => self.outcomes.gone += self.drop_watch(relation),
             }
         }
     }
 
-    fn drop_watch(&mut self, relation: RelationId) {
-        let Some(mut watch) = self.watches.remove(relation) else { return };
+    /// Ends a subscription. Returns how many messages waited for its observer.
+    pub(super) fn drop_watch(&mut self, relation: RelationId) -> u64 {
+        let Some(mut watch) = self.watches.remove(relation) else { return 0 };
+        let mut waited = 0;
         while let Some(marker) = watch.backlog.pop() {
             self.waiting.release(marker);
+            waited += 1;
         }
         self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
         self.slot.with(|mailbox| mailbox.forget(relation.to_u64()));
+        waited
     }
 
     /// Checks all observations after the rules have changed. Those that may not be read any more end with an error (RFC
@@ -368,7 +372,7 @@ impl Core {
 
     /// Ends an observation with an error, before any notification that waits.
     pub(super) fn dismiss(&mut self, relation: RelationId, error: &Response<'_>) {
-        self.drop_watch(relation);
+        self.outcomes.gone += self.drop_watch(relation);
         let now = self.machine_now();
         self.server.dismiss(now, relation, error, &mut self.out);
     }

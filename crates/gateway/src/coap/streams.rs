@@ -267,7 +267,11 @@ impl Hub {
         let mut congested: smallvec::SmallVec<[Path; 4]> = smallvec::SmallVec::new();
         for (path, datagram) in core.out.iter() {
             let Some(line) = lines.get_mut(&path.association) else { continue };
-            if let Some(frame) = Frame::of_datagram(datagram).filter(|_| datagram.len() <= line.message_bytes_max) {
+            if datagram.len() > line.message_bytes_max {
+                // Responses and notifications come in blocks that fit: its options alone are too long.
+                tracing::debug!(peer = %path.remote, bytes = datagram.len(), "a message is too long for its peer");
+                core.ctx.shared.metrics.coap_too_long.increment();
+            } else if let Some(frame) = Frame::of_datagram(datagram) {
                 line.write(|framing, bytes| frame.write(framing, bytes));
             } else {
                 core.ctx.shared.metrics.coap_too_long.increment();
@@ -335,6 +339,7 @@ impl Hub {
             // Its backlog is sent at once, as far as it takes it.
             core.note_events();
             let more = core.serve_ready();
+            core.count_outcomes();
             self.distribute(core);
             if (more || core.next_timeout() != self.armed.get())
                 && let Some(waker) = &*self.waker.borrow()
@@ -366,6 +371,7 @@ impl Hub {
         if !self.said_goodbye.replace(true) {
             let mut core = self.core.borrow_mut();
             core.say_goodbye();
+            core.count_outcomes();
             self.distribute(&mut core);
         }
     }

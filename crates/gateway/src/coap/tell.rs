@@ -5,7 +5,7 @@ use std::{sync::Arc, task::Context};
 use fogmux_bus::{Meaning, Message, Qos, Timestamp, Topic};
 use fogmux_coap::{
     Code, Response,
-    server::{Notification, Notified, RelationId},
+    server::{Notification, RelationId},
 };
 
 use super::{
@@ -15,6 +15,7 @@ use super::{
     looks::LOOKS_PER_TURN,
     mailbox::{self, Entry},
     observe::{RETURN_AFTER, Walk, Watch},
+    outcomes::Told,
     translate,
 };
 use crate::shares::Table;
@@ -79,18 +80,19 @@ impl Core {
             told += 1;
         }
         mailbox::give_back(&mut self.entries);
-        self.ctx.bus().counters().drained(told as u64, 0, 0);
         more || !self.entries.is_empty()
     }
 
     /// Notifies one observer of one message, or puts its topic into the backlog.
     pub(super) fn tell(&mut self, now: Timestamp, entry: &Entry) {
         let relation = RelationId::from_u64(entry.tag);
-        let Some(watch) = self.watches.get(relation) else { return };
+        let Some(watch) = self.watches.get(relation) else { return self.outcomes.note(Told::Gone) };
         if entry.message.is_expired(now) {
+            self.outcomes.expired += 1;
             return;
         }
         if watch.identity.is_over(now) {
+            self.outcomes.note(Told::Gone);
             self.dismiss(relation, &Response::new(Code::UNAUTHORIZED));
             return;
         }
@@ -101,26 +103,31 @@ impl Core {
                 latest = message;
                 &latest
             }
-            Newest::Shown => return,
+            Newest::Shown => {
+                self.outcomes.overtaken += 1;
+                return;
+            }
         };
         let (is_named, is_behind) = (watch.is_named(), !watch.backlog.is_empty());
         // For a filter, topics that have waited longer go first.
         let told = if is_named && is_behind {
-            Notified::Later
+            Told::Later
         } else if message.meaning.is_clearing() {
             self.send_cleared(now, relation, &message.topic)
         } else {
             self.send(now, relation, message, entry.assured)
         };
+        self.outcomes.note(told);
         match told {
-            Notified::Later => self.postpone(relation, message),
-            Notified::Sent if is_behind => {
+            Told::Later => self.postpone(relation, message),
+            Told::Sent if is_behind => {
                 // An observer of one topic has caught up.
                 if let Some(marker) = self.watches.get_mut(relation).and_then(|watch| watch.backlog.pop()) {
                     self.waiting.release(marker);
+                    self.outcomes.overtaken += 1;
                 }
             }
-            Notified::Sent | Notified::Gone => {}
+            Told::Sent | Told::TooLong | Told::Forbidden | Told::Gone => {}
         }
     }
 
@@ -147,41 +154,40 @@ impl Core {
         }
     }
 
-    fn send(&mut self, now: Timestamp, relation: RelationId, message: &Arc<Message>, confirmable: bool) -> Notified {
-        let Some(watch) = self.watches.get_mut(relation) else { return Notified::Gone };
+    fn send(&mut self, now: Timestamp, relation: RelationId, message: &Arc<Message>, confirmable: bool) -> Told {
+        let Some(watch) = self.watches.get_mut(relation) else { return Told::Gone };
         let Some((response, encoded)) = self.shown.show(message, watch.is_named(), now) else {
-            // The notification could not name its topic.
-            return Notified::Sent;
+            return Told::TooLong;
         };
         let notification = Notification { response, confirmable, encoded, event: !message.meaning.is_state() };
-        let told = self.server.notify(machine_time(now), relation, &notification, &mut self.out);
-        if told == Notified::Sent && !watch.is_named() {
+        let told = Told::from(self.server.notify(machine_time(now), relation, &notification, &mut self.out));
+        if told == Told::Sent && !watch.is_named() {
             watch.shows_retained = message.meaning.is_state();
             if let Some(at) = message.expires_at.filter(|_| message.meaning.is_state()) {
                 self.watches.expires(relation, at);
             }
         }
-        if told == Notified::Later {
+        if told == Told::Later {
             self.looks += REFUSED_LOOKS;
         }
         told
     }
 
     /// Notifies an observer that a topic was cleared: of that topic by 4.04, which ends the observation.
-    fn send_cleared(&mut self, now: Timestamp, relation: RelationId, topic: &Topic) -> Notified {
-        let Some(watch) = self.watches.get(relation) else { return Notified::Gone };
+    fn send_cleared(&mut self, now: Timestamp, relation: RelationId, topic: &Topic) -> Told {
+        let Some(watch) = self.watches.get(relation) else { return Told::Gone };
         if !watch.is_named() {
             self.dismiss(relation, &Response::new(Code::NOT_FOUND));
-            return Notified::Sent;
+            return Told::Sent;
         }
         let location = translate::location(topic);
         if location.is_none() {
-            return Notified::Sent;
+            return Told::TooLong;
         }
         let confirmable = watch.max_qos > Qos::AtMostOnce;
         let response = Response { location, ..Response::new(Code::CONTENT) };
         let notification = Notification { response, confirmable, encoded: None, event: false };
-        self.server.notify(machine_time(now), relation, &notification, &mut self.out)
+        self.server.notify(machine_time(now), relation, &notification, &mut self.out).into()
     }
 
     /// Puts the topic of a message into the backlog of an observer.
@@ -198,12 +204,14 @@ impl Core {
             }
             Added::Full(marker) => {
                 self.waiting.release(marker);
+                self.outcomes.full += 1;
                 self.overload(relation);
                 return;
             }
         };
         if let Some(marker) = unneeded {
             self.waiting.release(marker);
+            self.outcomes.overtaken += 1;
         }
         self.shed();
     }
@@ -228,6 +236,7 @@ impl Core {
         if self.watches.get(relation).is_some() {
             tracing::debug!(?relation, "a CoAP observer is too slow; its observation ends");
             self.ctx.shared.metrics.coap.timed_out.increment();
+            self.outcomes.full += self.drop_watch(relation);
             self.dismiss(relation, &Response::unavailable(RETURN_AFTER));
         }
     }
@@ -293,7 +302,7 @@ impl Core {
             }
             None => {
                 self.dismiss(relation, &Response::new(Code::NOT_FOUND));
-                Notified::Gone
+                Told::Sent
             }
         };
         if let Some(marker) = marker {
@@ -310,7 +319,7 @@ impl Core {
             let value = marker.value(self.ctx.bus(), now);
             self.note_look_up(relation);
             let told = match value {
-                _ if !fogmux_bus::ReadGate::may_read(&*gate, marker.topic()) => Notified::Sent,
+                _ if !fogmux_bus::ReadGate::may_read(&*gate, marker.topic()) => Told::Forbidden,
                 Some(message) => {
                     let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
                     self.send(now, relation, &message, assured)
@@ -318,16 +327,17 @@ impl Core {
                 None => self.send_cleared(now, relation, marker.topic()),
             };
             self.settle_marker(relation, marker, told);
-            if told != Notified::Sent {
+            if !told.goes_on() {
                 return false;
             }
         }
         true
     }
 
-    fn settle_marker(&mut self, relation: RelationId, marker: Marker, told: Notified) {
+    fn settle_marker(&mut self, relation: RelationId, marker: Marker, told: Told) {
+        self.outcomes.note(told);
         match self.watches.get_mut(relation) {
-            Some(watch) if told == Notified::Later => watch.backlog.restore(marker),
+            Some(watch) if told == Told::Later => watch.backlog.restore(marker),
             Some(_) | None => self.waiting.release(marker),
         }
     }
@@ -340,24 +350,24 @@ impl Core {
         let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
         self.looks += chunk.scanned;
         self.note_look_up(relation);
-        let (mut told, mut last) = (Notified::Sent, None);
+        let (mut told, mut last) = (Told::Sent, None);
         for message in &chunk.messages {
             if fogmux_bus::ReadGate::may_read(&*gate, &message.topic) {
                 let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
                 told = self.send(now, relation, message, assured);
-                if told != Notified::Sent {
+                if !told.goes_on() {
                     break;
                 }
             }
             last = Some(message.topic.clone());
         }
         let Some(watch) = self.watches.get_mut(relation) else { return false };
-        match (told, last) {
-            (Notified::Sent, _) => watch.walk_on(chunk.next),
-            (Notified::Later | Notified::Gone, Some(last)) => watch.walk_on(Some(last)),
-            (Notified::Later | Notified::Gone, None) => {}
+        match last {
+            _ if told.goes_on() => watch.walk_on(chunk.next),
+            Some(last) => watch.walk_on(Some(last)),
+            None => {}
         }
-        told == Notified::Sent
+        told.goes_on()
     }
 
     /// Ends observations of a topic whose value has expired with 4.04 (RFC 7641 §4.2).

@@ -4,6 +4,7 @@
 
 mod crowds;
 mod late;
+mod outcomes;
 mod streams;
 
 use std::{rc::Rc, sync::Arc, time::Duration};

@@ -73,6 +73,7 @@ async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Res
         let mut rest = &*turn;
         // Those with very many subscribers take more than one turn.
         while !rest.is_empty() {
+            conn.progress.take_turn().await;
             let (published, asked) = publish_turn(conn, identity, rest, &mut results);
             rest = rest.get(published..).unwrap_or_default();
             let next = rest.first().map(|line| line.number).or_else(|| lines.peek().map(|(number, _)| *number));
@@ -232,6 +233,7 @@ fn publish_turn(
         batch.push(publication);
     }
     let published = conn.ctx.worker.borrow_mut().publish_some(&mut batch);
+    conn.progress.delivered(published.deliveries);
     let mut outcomes = batch.iter().map(Publication::outcome).enumerate();
     for (place, line) in turn.iter().enumerate() {
         let start = results.text.len();

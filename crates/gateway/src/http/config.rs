@@ -32,13 +32,14 @@ pub struct HttpConfig {
     pub sessions_max: usize,
     /// How long a session lasts at most.
     pub session_lifetime: Duration,
-    /// From the first byte of a request to the end of its header section; also from accept to the first byte.
+    /// From the first byte of a request to the end of its header section, but for HTTP/2; also from accept to the first
+    /// byte.
     pub header_timeout: Duration,
     /// From the header section to the end of the body.
     pub body_timeout: Duration,
     /// Bytes of a body that prolong it by a second.
     pub body_bytes_per_second: usize,
-    /// Between two requests, and without any stream.
+    /// Between two requests, and without any stream. PINGs of HTTP/2 and HTTP/3 are no requests.
     pub idle_timeout: Duration,
     /// How long a peer may take nothing of what there is to send.
     pub write_timeout: Duration,

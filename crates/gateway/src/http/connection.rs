@@ -134,11 +134,15 @@ where
     let result = loop {
         tokio::select! {
             biased;
-            result = poll_fn(|cx| match http.poll_without_shutdown(cx) {
-                // The head of a stream's response is written: hyper is done.
-                Poll::Pending if conn.progress.is_handed_over() => Poll::Ready(Some(Ok(()))),
-                Poll::Pending if conn.progress.has_given_way(cx) => Poll::Ready(None),
-                polled @ (Poll::Ready(_) | Poll::Pending) => polled.map(Some),
+            result = poll_fn(|cx| {
+                let polled = http.poll_without_shutdown(cx);
+                conn.progress.note_open(&conn.ctx);
+                match polled {
+                    // The head of a stream's response is written: hyper is done.
+                    Poll::Pending if conn.progress.is_handed_over() => Poll::Ready(Some(Ok(()))),
+                    Poll::Pending if conn.progress.has_given_way(cx) => Poll::Ready(None),
+                    polled @ (Poll::Ready(_) | Poll::Pending) => polled.map(Some),
+                }
             }) => match result {
                 Some(result) => break Some(result),
                 // The client takes nothing, so it is told nothing.
@@ -174,6 +178,8 @@ where
     None
 }
 
+/// Serves the streams of a connection until it ends. Without a stream it is idle, and gets GOAWAY (RFC 9113 §9.1)
+/// after the idle timeout, whatever PINGs come: they are no requests, so they neither prolong nor shorten that.
 async fn serve_two<S>(conn: &Rc<Conn>, io: Io<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -194,10 +200,14 @@ where
     let result = loop {
         tokio::select! {
             biased;
-            result = poll_fn(|cx| match http.as_mut().poll(cx) {
-                // Bytes of a stream in the buffers go with the connection only.
-                Poll::Pending if conn.progress.gave_way.take() && conn.progress.blocked.get() => Poll::Ready(None),
-                polled @ (Poll::Ready(_) | Poll::Pending) => polled.map(Some),
+            result = poll_fn(|cx| {
+                let polled = http.as_mut().poll(cx);
+                conn.progress.note_open(&conn.ctx);
+                match polled {
+                    // Bytes of a stream in the buffers go with the connection only.
+                    Poll::Pending if conn.progress.gave_way.take() && conn.progress.blocked.get() => Poll::Ready(None),
+                    polled @ (Poll::Ready(_) | Poll::Pending) => polled.map(Some),
+                }
             }) => match result {
                 Some(result) => break result,
                 None => return,
@@ -213,7 +223,7 @@ where
                     if leaving {
                         return;
                     }
-                    // GOAWAY first; a client that stays silent is cut at the next look.
+                    // GOAWAY first, and what crosses it is answered; a client that stays silent is cut at the next look.
                     leaving = true;
                     http.as_mut().graceful_shutdown();
                     deadline.as_mut().reset(Instant::now() + LINGER);
@@ -241,7 +251,7 @@ fn builder_two(conn: &Rc<Conn>) -> http2::Builder<LocalExec> {
         // Rapid reset (CVE-2023-44487), and resets that we are made to send (CVE-2025-8671).
         .max_pending_accept_reset_streams(20)
         .max_local_error_reset_streams(100)
-        // Finds peers that are gone while a stream is open; without one, the idle deadline does.
+        // Finds peers that are gone, also without a stream.
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))
         .enable_connect_protocol();

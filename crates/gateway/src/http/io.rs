@@ -18,7 +18,13 @@ use tokio::{
 };
 
 use super::{context::HttpContext, unread::Step};
-use crate::{phase::Phase, stops::Running, transport::Transport, unfinished::Waiter};
+use crate::{
+    phase::Phase,
+    stops::Running,
+    transport::Transport,
+    turn::{self, Deliveries},
+    unfinished::Waiter,
+};
 
 /// The interval at which a peer that takes nothing is checked: the gateway may be shutting down.
 const TICK: Duration = Duration::from_secs(2);
@@ -26,9 +32,10 @@ const TICK: Duration = Duration::from_secs(2);
 /// The progress of a connection, shared by its task, its socket and its service.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// When the first byte of a request came in whose header section is not complete.
+    /// When the first byte of a request came in whose header section is not complete. HTTP/1.1 only: a byte of HTTP/2
+    /// may belong to a PING or a WINDOW_UPDATE.
     pub(super) head_since: Cell<Option<Running>>,
-    /// When there was last a byte or an answer.
+    /// When a request last began or ended.
     pub(super) active: Cell<Running>,
     /// Requests being answered.
     pub(super) open: Cell<u32>,
@@ -40,6 +47,12 @@ pub(super) struct Progress {
     pub(super) unread: RefCell<Option<Arc<Waiter>>>,
     /// The last step of the body that was polled last.
     pub(super) step: RefCell<Step>,
+    /// Deliveries of all requests in this turn of the connection.
+    deliveries: Cell<Deliveries>,
+    /// The number of that turn; wraps.
+    turn: Cell<u32>,
+    /// A request was open when the connection was polled last.
+    was_open: Cell<bool>,
     /// An answer of an HTTP/2 stream gave way.
     pub(super) gave_way: Cell<bool>,
     handover: Cell<Handover>,
@@ -59,6 +72,35 @@ impl Progress {
     pub(super) fn hand_over(&self) {
         if self.handover.get() == Handover::None {
             self.handover.set(Handover::Asked);
+        }
+    }
+
+    /// Notes deliveries of a request.
+    pub(super) fn delivered(&self, deliveries: u64) {
+        let mut all = self.deliveries.get();
+        all.add(deliveries);
+        self.deliveries.set(all);
+    }
+
+    /// Waits until others have had their turn, if the requests of this connection have made enough deliveries: a
+    /// connection may have a hundred streams, each with a publication to thousands (ADR 0020).
+    pub(super) async fn take_turn(&self) {
+        while self.deliveries.get().are_enough() {
+            let number = self.turn.get();
+            turn::others_first().await;
+            // The first that goes on begins the next turn, of all.
+            if self.turn.get() == number {
+                self.turn.set(number.wrapping_add(1));
+                self.deliveries.set(Deliveries::default());
+            }
+        }
+    }
+
+    /// Notes, after each poll of the connection, when its last request ended: from then on it is idle.
+    pub(super) fn note_open(&self, ctx: &HttpContext) {
+        let is_open = self.open.get() > 0;
+        if self.was_open.replace(is_open) && !is_open {
+            self.active.set(ctx.running());
         }
     }
 
@@ -154,8 +196,10 @@ impl<S> Io<S> {
         if bytes > 0 {
             self.progress.read(bytes);
             // Bytes while no request is open begin one; a body has a deadline of its own.
-            if self.progress.open.get() == 0 && self.progress.head_since.get().is_none() {
-                self.progress.head_since.set(Some(self.ctx.running()));
+            let progress = &self.progress;
+            if progress.carrier.get() == Carrier::One && progress.open.get() == 0 && progress.head_since.get().is_none()
+            {
+                progress.head_since.set(Some(self.ctx.running()));
             }
         }
     }

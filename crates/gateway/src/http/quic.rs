@@ -24,12 +24,17 @@ use http_body_util::BodyExt as _;
 use tokio::{
     sync::Notify,
     task::spawn_local,
-    time::{sleep, timeout},
+    time::{sleep, sleep_until, timeout},
 };
 
 use self::{body::RequestBody, turns::Turns};
-use super::{conn::Conn, context::HttpContext, io::Carrier, payload::Payload};
-use crate::{Peer, audit::RefusedLogin, listener::Listen};
+use super::{
+    conn::Conn,
+    context::HttpContext,
+    io::Carrier,
+    payload::{Open, Payload},
+};
+use crate::{Peer, audit::RefusedLogin, deadline::in_time, listener::Listen};
 
 /// The configuration that the connections of an endpoint share.
 type Way = (TlsConfig, Listen);
@@ -40,8 +45,6 @@ const H3_NO_ERROR: quinn::VarInt = quinn::VarInt::from_u32(0x100);
 const H3_REQUEST_REJECTED: quinn::VarInt = quinn::VarInt::from_u32(0x10b);
 /// How long a client may take to fetch the last bytes of a connection that ends.
 const LINGER: Duration = Duration::from_secs(1);
-/// How often a connection that is to end looks whether its last answers are out.
-const LOOK: Duration = Duration::from_millis(50);
 /// How long connections may take altogether to end.
 const FAREWELL: Duration = Duration::from_secs(8);
 /// Bytes that a stream gives to the connection in one turn; the write deadline is for each.
@@ -118,7 +121,7 @@ async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls
     let config = &ctx.door.config;
     let from = incoming.remote_address();
     let handshake = async { incoming.accept()?.await };
-    let quic = match timeout(config.header_timeout, handshake).await {
+    let quic = match in_time(ctx, ctx.running() + config.header_timeout, handshake).await {
         Ok(Ok(quic)) => quic,
         Ok(Err(error)) => {
             if let Some(reason) = refused_certificate(&error) {
@@ -142,6 +145,7 @@ async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls
     let peer = Peer { sources: listen.sources, listener: Some(listen.listener), ..peer };
     let conn = Conn::new(ctx, peer.over(Arc::new(channel)));
     conn.progress.carrier.set(Carrier::Three);
+    conn.progress.active.set(ctx.running());
     match cut {
         None => converse(ctx, &conn, &quic).await,
         Some(cut) => {
@@ -181,13 +185,17 @@ async fn converse(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connecti
 async fn answer(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
     let config = &ctx.door.config;
     let field_bytes_max = config.header_bytes_max as u64;
+    let crossing = usize::try_from(config.streams_per_connection_max).unwrap_or(usize::MAX);
     let mut builder = h3::server::builder();
     builder.max_field_section_size(field_bytes_max).send_grease(false);
     let built = builder.build::<_, Bytes>(h3_quinn::Connection::new(quic.clone()));
-    let Ok(Ok(mut h3)) = timeout(config.header_timeout, built).await else { return };
+    let deadline = ctx.running() + config.header_timeout;
+    let Ok(Ok(mut h3)) = in_time(ctx, deadline, built).await else { return };
     let turns = Rc::new(Turns::new(ctx));
+    let answered = Rc::new(Notify::new());
     let mut drain = pin!(ctx.drain());
-    let mut leaving = false;
+    let mut idle = pin!(until_idle(conn));
+    let (mut warned, mut leaving) = (false, false);
     loop {
         tokio::select! {
             biased;
@@ -198,15 +206,31 @@ async fn answer(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connection
                     break;
                 }
             }
-            // h3 waits for the client's own GOAWAY, which few send.
-            () = sleep(LOOK), if leaving => {
-                if conn.progress.open.get() == 0 {
+            () = &mut idle, if !warned && !leaving => {
+                warned = true;
+                // A first GOAWAY takes the requests that cross it; the second tells which they were.
+                if h3.shutdown(crossing).await.is_err() {
+                    break;
+                }
+            }
+            () = sleep(LINGER), if warned && !leaving => {
+                leaving = true;
+                if h3.shutdown(0).await.is_err() {
                     break;
                 }
             }
             accepted = h3.accept() => match accepted {
                 Ok(Some(resolver)) => {
-                    drop(spawn_local(serve_request(Rc::clone(conn), quic.clone(), Rc::clone(&turns), resolver)));
+                    // It is open before its header section is complete: a connection that ends waits for it.
+                    let open = Open::new(&conn.progress);
+                    let (conn, quic, turns) = (Rc::clone(conn), quic.clone(), Rc::clone(&turns));
+                    let answered = Rc::clone(&answered);
+                    drop(spawn_local(async move {
+                        serve_request(&conn, &quic, &turns, resolver).await;
+                        drop(open);
+                        conn.progress.active.set(conn.ctx.running());
+                        answered.notify_one();
+                    }));
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -214,10 +238,33 @@ async fn answer(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connection
                     break;
                 }
             },
+            // h3 waits for the client's own GOAWAY, which few send.
+            () = until_answered(conn, &answered), if leaving => break,
         }
     }
     if leaving {
         let _ = timeout(LINGER, quic.closed()).await;
+    }
+}
+
+/// Waits until the connection has had no request for the idle timeout. Packets of QUIC, PING among them, are none; QUIC
+/// has a timeout of its own for silence.
+async fn until_idle(conn: &Conn) {
+    let (ctx, progress) = (&conn.ctx, &conn.progress);
+    loop {
+        let since = if progress.open.get() > 0 { ctx.running() } else { progress.active.get() };
+        let deadline = since + ctx.door.config.idle_timeout;
+        if ctx.has_passed(deadline) {
+            return;
+        }
+        sleep_until(ctx.timer(deadline)).await;
+    }
+}
+
+/// Waits until no request is open.
+async fn until_answered(conn: &Conn, answered: &Notify) {
+    while conn.progress.open.get() > 0 {
+        answered.notified().await;
     }
 }
 
@@ -232,10 +279,10 @@ fn note(conn: &Conn, error: &h3::error::ConnectionError) {
 type Resolver = RequestResolver<h3_quinn::Connection, Bytes>;
 type SendHalf = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 
-async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, turns: Rc<Turns>, resolver: Resolver) {
-    let limit = conn.ctx.door.config.header_timeout;
+async fn serve_request(conn: &Rc<Conn>, quic: &quinn::Connection, turns: &Turns, resolver: Resolver) {
+    let deadline = conn.ctx.running() + conn.ctx.door.config.header_timeout;
     // A malformed request is answered by h3 itself.
-    let Ok(Ok((request, stream))) = timeout(limit, resolver.resolve_request()).await else { return };
+    let Ok(Ok((request, stream))) = in_time(&conn.ctx, deadline, resolver.resolve_request()).await else { return };
     let (mut send, recv) = stream.split();
     let body = RequestBody::new(recv);
     let answer = tokio::select! {
@@ -254,7 +301,7 @@ async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, turns: Rc<Turns>
     };
     let done = tokio::select! {
         biased;
-        done = respond(&conn, &quic, &turns, &mut send, response) => done,
+        done = respond(conn, quic, turns, &mut send, response) => done,
         () = gave_way => None,
     };
     if done.is_none() {
@@ -299,7 +346,8 @@ async fn respond(
             turns.take(send.send_data(piece)).await?.ok()?;
         }
     }
-    turns.take(send.finish()).await?.ok()
+    // It needs no room.
+    send.finish().await.ok()
 }
 
 async fn next(payload: &mut Payload) -> Option<Bytes> {

@@ -3,9 +3,11 @@
 mod credentials;
 mod deadlines;
 mod idempotent;
+mod idle;
 mod long_lived;
 mod parallel;
 mod store;
+mod turns;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 

@@ -213,7 +213,9 @@ fn holds(conditions: &Conditions<'_>, current: Option<&Arc<Message>>) -> bool {
 /// Publishes one message and waits until it is stored. Returns whether a message was retained before.
 async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, Problem<'static>> {
     let mut batch = [publication];
+    conn.progress.take_turn().await;
     let published = conn.ctx.worker.borrow_mut().publish(&mut batch);
+    conn.progress.delivered(published.deliveries);
     let [publication] = batch;
     let outcome = publication.outcome();
     drop(publication);

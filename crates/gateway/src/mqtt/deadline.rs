@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn begin_drain(&mut self) -> Result<(), End> {
         if self.draining.is_none() {
             // These came in before the shutdown.
-            self.publish_set_aside()?;
+            self.handle_set_aside()?;
             if self.has_set_aside() {
                 return Ok(());
             }

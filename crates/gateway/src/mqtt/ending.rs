@@ -13,7 +13,7 @@ use super::{
 use crate::turn::Portion;
 
 /// The work of removing a subscription, in deliveries: it takes some two microseconds.
-const UNSUBSCRIBED: u64 = 32;
+pub(super) const UNSUBSCRIBED: u64 = 32;
 
 /// The subscriptions of a session that are removed at its end without a task: about as many as fit a turn.
 const UNSUBSCRIBED_AT_ONCE: usize = 256;

@@ -16,7 +16,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     connection::{Connection, End},
     receive::Item,
-    set_aside::SetAside,
     translate, unkept,
 };
 use crate::{audit, fan_out::FanOut, pause::Pause};
@@ -117,8 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let published = self.ctx.worker.borrow_mut().publish_some(&mut batch);
         let (batch, rest) = batch.split_at(published.taken.min(batch.len()));
         if !rest.is_empty() {
-            let messages = rest.iter().map(|one| Arc::clone(one.share())).collect();
-            self.rare().set_aside = Some(SetAside::new(messages, batch.len(), &mut verdicts, retains));
+            self.set_aside(rest, batch.len(), &mut verdicts, retains);
         }
         self.note_published(&published, batch, verdicts, retains)?;
         end.map_or(Ok(()), Err)

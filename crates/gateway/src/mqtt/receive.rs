@@ -37,7 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads once and handles the bytes.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
         if self.has_set_aside() {
-            self.publish_set_aside()?;
+            self.handle_set_aside()?;
             return Ok(Poll::Ready(()));
         }
         match std::mem::replace(&mut self.input, Input::Partial(Vec::new())) {
@@ -186,7 +186,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if batch.is_empty() {
                 holds = self.holds_input();
             }
-            if holds && (control::is_publish(rest) || self.has_set_aside()) {
+            let waits = control::is_publish(rest) || (control::has_filters(rest) && self.deliveries.are_enough());
+            if holds && (waits || self.has_set_aside()) {
                 break None;
             }
             match decode(rest, version, &limits) {

@@ -1,13 +1,10 @@
-//! SUBSCRIBE and UNSUBSCRIBE: validation, permissions, limits, and the start of pulling retained messages.
+//! One filter of SUBSCRIBE or UNSUBSCRIBE: validation, permissions, limits, and the start of pulling retained messages.
 
 use std::sync::Arc;
 
 use fogmux_auth::{Action, Reach};
 use fogmux_bus::{FilterError, ReadGate, SubscribeOptions, Subscription, SubscriptionError};
-use fogmux_mqtt::{
-    Packet, PacketId, Properties, PropertyBuffer, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe,
-    SubscriptionOptions, Unsuback, Unsubscribe,
-};
+use fogmux_mqtt::{Packet, PacketId, Properties, ReasonCode, ReasonCodes, RetainHandling, Suback, SubscriptionOptions};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -19,49 +16,16 @@ use super::{
 };
 use crate::audit;
 
-fn too_many() -> (ReasonCode, String) {
+pub(super) fn too_many() -> (ReasonCode, String) {
     (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"))
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Answers each filter with a reason code, in order ([MQTT-3.8.4-6]), with a Reason String if there was only one
-    /// and it was refused.
-    pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), End> {
-        let id = subscribe.properties.subscription_ids().next();
-        // All filters are validated before the first is subscribed to: a malformed SUBSCRIBE has no effect.
-        let mut wanted = Vec::new();
-        for (filter, options) in subscribe.entries.iter() {
-            wanted.push((self.well_formed(filter)?, options));
-        }
-        self.check_answer(wanted.len())?;
-        let mut codes = Vec::with_capacity(wanted.len());
-        let mut why = None;
-        let limit = self.ctx.door.config.subscriptions_max;
-        for (number, (subscription, options)) in wanted.into_iter().enumerate() {
-            // Filters beyond what a client may have: looking at them would only hold up others.
-            let subscribed =
-                if number < limit { self.subscribe_to(subscription, options, id) } else { Err(too_many()) };
-            let code = match subscribed {
-                Ok(()) => options.qos.bits(),
-                Err((reason, text)) => {
-                    why.get_or_insert(text);
-                    reason.0
-                }
-            };
-            codes.push(code);
-        }
-        let mut list = PropertyBuffer::new();
-        let text = why.filter(|_| codes.len() == 1);
-        let properties = self.explanation(text.as_deref(), &mut list);
-        let suback = Suback { packet_id: subscribe.packet_id, properties, codes: ReasonCodes::new(&codes) };
-        self.answer(&Packet::Suback(suback))
-    }
-
     /// Parses a Topic Filter. A malformed one – empty ([MQTT-4.7.3-1]), with a misplaced wildcard ([MQTT-4.7.1-1],
     /// [MQTT-4.7.1-2]), with a broken `$share` ([MQTT-4.8.2-1], [MQTT-4.8.2-2]) – makes the packet malformed and ends
     /// the connection ([MQTT-4.13.1-1]; [MQTT-4.8.0-1] of 3.1.1), because 0x8F in SUBACK is for correctly formed
     /// filters (§3.9.3). The inner error is for filters that are correct but not accepted here.
-    fn well_formed(&mut self, filter: &str) -> Result<Result<Subscription, SubscriptionError>, End> {
+    pub(super) fn well_formed(&mut self, filter: &str) -> Result<Result<Subscription, SubscriptionError>, End> {
         match Subscription::parse(filter) {
             Ok(subscription) => Ok(Ok(subscription)),
             Err(error @ SubscriptionError::Filter(FilterError::TooDeep)) => Ok(Err(error)),
@@ -72,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Checks that the client accepts a SUBACK or UNSUBACK with this many codes ([MQTT-3.1.2-24]), which it has to get.
-    fn check_answer(&mut self, codes: usize) -> Result<(), End> {
+    pub(super) fn check_answer(&mut self, codes: usize) -> Result<(), End> {
         let codes = vec![0; codes];
         let (packet_id, codes) = (PacketId::FIRST, ReasonCodes::new(&codes));
         let sample = Packet::Suback(Suback { packet_id, properties: Properties::NONE, codes });
@@ -89,7 +53,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))
     }
 
-    fn subscribe_to(
+    /// Subscribes. The error is the reason code and what it means.
+    pub(super) fn subscribe_to(
         &mut self,
         subscription: Result<Subscription, SubscriptionError>,
         options: SubscriptionOptions,
@@ -145,19 +110,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.slot.with_claim(self.claim, forget).unwrap_or(false)
     }
 
-    /// Answers each filter with a reason code, in order ([MQTT-3.10.4-4], [MQTT-3.11.3-1]).
-    pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe<'_>) -> Result<(), End> {
-        let mut wanted = Vec::new();
-        for filter in unsubscribe.filters.iter() {
-            wanted.push(self.well_formed(filter)?);
-        }
-        self.check_answer(wanted.len())?;
-        let codes: Vec<u8> = wanted.iter().map(|subscription| self.unsubscribe_from(subscription.as_ref()).0).collect();
-        let codes = ReasonCodes::new(&codes);
-        let unsuback = Unsuback { packet_id: unsubscribe.packet_id, properties: Properties::NONE, codes };
-        self.answer(&Packet::Unsuback(unsuback))
-    }
-
     /// Hands on what waits for the client by the shared subscriptions that it has left in this turn. Delivery is
     /// completed of what it has begun with ([MQTT-3.10.4-3]).
     pub(super) fn leave_groups(&mut self) {
@@ -166,7 +118,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         session::leave_groups(&self.ctx, &self.slot, self.claim, &groups);
     }
 
-    fn unsubscribe_from(&mut self, subscription: Result<&Subscription, &SubscriptionError>) -> ReasonCode {
+    /// Removes a subscription. Returns the reason code.
+    pub(super) fn unsubscribe_from(&mut self, subscription: Result<&Subscription, &SubscriptionError>) -> ReasonCode {
         let Ok(subscription) = subscription else { return ReasonCode::TOPIC_FILTER_INVALID };
         if self.pulls() > 0 && subscription.group.is_none() {
             self.rare().pulls.remove(&subscription.filter);

@@ -5,7 +5,9 @@
 mod credentials;
 mod ends;
 mod exactly_once;
+mod filters;
 mod held_back;
+mod memory;
 mod messages;
 mod sessions;
 mod store;

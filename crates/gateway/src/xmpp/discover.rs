@@ -94,7 +94,8 @@ impl Core {
         }
         let size = page.max.map_or(NODES_PER_PAGE, |max| usize::try_from(max).unwrap_or(NODES_PER_PAGE));
         let size = size.min(NODES_PER_PAGE);
-        let (names, more) = self.readable_nodes(page.after.as_deref(), size);
+        let (names, more, looks) = self.readable_nodes(page.after.as_deref(), size);
+        self.deliveries.add(looks.saturating_mul(LOOK));
         let items: Vec<Item<'_>> = names.iter().map(|node| Item { jid, node: Some(node), name: None }).collect();
         // The count may be approximate (XEP-0059 §2.6). That of all nodes, an upper bound, is for those who may read
         // all; others are told no more than they see.
@@ -106,9 +107,10 @@ impl Core {
         Ok(())
     }
 
-    /// The first `size` nodes behind `after` in order, and whether there may be more.
-    fn readable_nodes(&self, after: Option<&str>, size: usize) -> (Vec<Arc<str>>, bool) {
-        let Ok(all) = Filter::new("#") else { return (Vec::new(), false) };
+    /// The first `size` nodes behind `after` in order, whether there may be more, and how many were looked at.
+    fn readable_nodes(&self, after: Option<&str>, size: usize) -> (Vec<Arc<str>>, bool, u64) {
+        let Ok(all) = Filter::new("#") else { return (Vec::new(), false, 0) };
+        let mut looks = 0;
         let mut found: Vec<Arc<str>> = Vec::new();
         let mut after: Option<String> = after.map(str::to_owned);
         // Each round looks at a page of either kind; those up to the smaller end of the two are complete.
@@ -117,6 +119,7 @@ impl Core {
             let topic = after.as_deref().and_then(|a| Topic::new(a).ok());
             let kept = self.ctx.bus().retained(&all, topic.as_ref(), NODES_PER_PAGE, self.ctx.now());
             let more = made.len() == NODES_PER_PAGE || kept.next.is_some();
+            looks += (made.len() + kept.scanned) as u64;
             let made_end = made.last().filter(|_| made.len() == NODES_PER_PAGE);
             let kept_end = kept.next.as_ref().map(|topic| Arc::<str>::from(topic.as_str()));
             let end = made_end.cloned().into_iter().chain(kept_end).min();
@@ -130,12 +133,12 @@ impl Core {
             if found.len() > size || !more {
                 let more = more || found.len() > size;
                 found.truncate(size);
-                return (found, more);
+                return (found, more, looks);
             }
             after = end.map(|end| end.to_string());
         }
         found.truncate(size);
-        (found, true)
+        (found, true, looks)
     }
 
     /// The node's item, if there is one and the sender may retrieve it.
@@ -188,6 +191,9 @@ impl Core {
         Ok(())
     }
 }
+
+/// The work of looking at a node for a list, in deliveries: rules are asked, and its name is copied.
+const LOOK: u64 = 8;
 
 /// Pages of nodes looked at for one answer, when most of them may not be read.
 const ROUNDS: usize = 8;

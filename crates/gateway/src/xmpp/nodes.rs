@@ -240,9 +240,14 @@ impl Nodes {
     /// The nodes that `who` has an affiliation with.
     pub(super) fn affiliations_of(&self, who: &str, node: Option<&str>) -> Vec<(Arc<str>, Affiliation)> {
         let nodes = self.read();
-        let wanted = nodes.by_name.iter().filter(|(name, _)| node.is_none_or(|n| n == &***name));
-        let of = wanted.map(|(name, found)| (Arc::clone(name), found.affiliation(who)));
-        of.filter(|(_, affiliation)| *affiliation != Affiliation::None).collect()
+        let of = |(name, found): (&Arc<str>, &Node)| {
+            let affiliation = found.affiliation(who);
+            (affiliation != Affiliation::None).then(|| (Arc::clone(name), affiliation))
+        };
+        match node {
+            Some(node) => nodes.by_name.get_key_value(node).and_then(of).into_iter().collect(),
+            None => nodes.by_name.iter().filter_map(of).collect(),
+        }
     }
 
     /// Changes affiliations, all or none; nothing when the node would have no owner or too many entries, or the store

@@ -187,6 +187,7 @@ impl Core {
     pub(super) fn subscriptions(&mut self, answer: &Answer<'_>, node: Option<&str>) {
         let bare = self.me.jid.bare_str();
         let mut followed = self.door().accounts.followed(bare);
+        self.deliveries.add(followed.len() as u64);
         followed.retain(|f| node.is_none_or(|node| node == &*f.node));
         let jids: Vec<String> = followed.iter().map(|f| f.jid(bare)).collect();
         let subscriptions: Vec<SubscriptionOut<'_>> = followed
@@ -199,6 +200,9 @@ impl Core {
 
     /// §5.7
     pub(super) fn affiliations(&mut self, answer: &Answer<'_>, node: Option<&str>) {
+        // All nodes are looked at if none is named.
+        let looks = node.map_or_else(|| self.door().nodes.len() as u64, |_| 1);
+        self.deliveries.add(looks);
         let affiliations = self.door().nodes.affiliations_of(self.me.gate.affiliate(), node);
         let affiliations: Vec<(&str, Affiliation)> = affiliations.iter().map(|(node, a)| (&**node, *a)).collect();
         answer.result(&mut self.out, |w| pubsub::write_affiliations(w, node, &affiliations));

@@ -1,6 +1,7 @@
 //! The door over real sockets, by clause of XEP-0060 and RFC 6120.
 
 mod clearings;
+mod lists;
 mod logins;
 mod nodes;
 mod records;

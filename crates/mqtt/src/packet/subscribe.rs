@@ -36,6 +36,35 @@ impl<'a> SubscribeEntries<'a> {
         Self(Entries::List(entries))
     }
 
+    /// The pairs as they stand in a packet; empty for pairs to be sent.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        match self.0 {
+            Entries::Wire(bytes) => bytes,
+            Entries::List(_) => &[],
+        }
+    }
+
+    /// The pairs in bytes that [`as_bytes`](Self::as_bytes) has given; in others, those before the first that is
+    /// malformed.
+    #[must_use]
+    pub const fn from_bytes(bytes: &'a [u8]) -> Self {
+        Self(Entries::Wire(bytes))
+    }
+
+    /// The first pair and those behind it.
+    #[must_use]
+    pub fn split_first(&self) -> Option<((&'a str, SubscriptionOptions), Self)> {
+        match self.0 {
+            Entries::Wire(bytes) => {
+                let mut cursor = Cursor::new(bytes);
+                let first = entry(&mut cursor).ok()?;
+                Some((first, Self(Entries::Wire(cursor.rest()))))
+            }
+            Entries::List(list) => list.split_first().map(|(first, rest)| (*first, Self::new(rest))),
+        }
+    }
+
     /// Walks the pairs.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, SubscriptionOptions)> + use<'a> {
         let (mut cursor, list) = match self.0 {

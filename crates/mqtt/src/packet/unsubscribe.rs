@@ -36,6 +36,35 @@ impl<'a> TopicFilters<'a> {
         Self(Filters::List(filters))
     }
 
+    /// The filters as they stand in a packet; empty for filters to be sent.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        match self.0 {
+            Filters::Wire(bytes) => bytes,
+            Filters::List(_) => &[],
+        }
+    }
+
+    /// The filters in bytes that [`as_bytes`](Self::as_bytes) has given; in others, those before the first that is
+    /// malformed.
+    #[must_use]
+    pub const fn from_bytes(bytes: &'a [u8]) -> Self {
+        Self(Filters::Wire(bytes))
+    }
+
+    /// The first filter and those behind it.
+    #[must_use]
+    pub fn split_first(&self) -> Option<(&'a str, Self)> {
+        match self.0 {
+            Filters::Wire(bytes) => {
+                let mut cursor = Cursor::new(bytes);
+                let first = cursor.string().ok()?;
+                Some((first, Self(Filters::Wire(cursor.rest()))))
+            }
+            Filters::List(list) => list.split_first().map(|(first, rest)| (*first, Self::new(rest))),
+        }
+    }
+
     /// Walks the filters.
     pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let (mut cursor, list) = match self.0 {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod events;
+mod too_long;
 
 use fogmux_coap::{
     Block, BlockSize, Encoder, OptionNumber, Token,

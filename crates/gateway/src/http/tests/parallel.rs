@@ -4,11 +4,14 @@ use std::{future::poll_fn, time::SystemTime};
 
 use bytes::Buf as _;
 use fogmux_net::{TlsConfig, listener, pki, quic};
-use h3::client::{RequestStream, SendRequest};
+use h3::{
+    client::{RequestStream, SendRequest},
+    error::ConnectionError,
+};
 use http::Request;
 use tokio::{
     sync::Mutex,
-    task::spawn_local,
+    task::{JoinHandle, spawn_local},
     time::{Instant, sleep},
 };
 use tokio_rustls::rustls::{
@@ -65,6 +68,37 @@ fn an_answer_whose_window_stays_closed_is_reset_and_others_go_on() {
     });
 }
 
+#[test]
+fn answers_whose_windows_stay_closed_hold_no_other_up() {
+    /// Together they leave room on the connection.
+    const UNREAD: usize = 3;
+    run(HttpConfig::default(), async |house| {
+        let mut requests = fill_and_connect(&house, WINDOW_BYTES / 4).await;
+        let mut unread = Vec::new();
+        for number in 0..UNREAD {
+            let mut answer = ask(&mut requests, number).await;
+            answer.recv_response().await.unwrap();
+            unread.push(answer);
+        }
+        let began = Instant::now();
+        assert_eq!(read(ask(&mut requests, UNREAD).await, Rc::default()).await, Ok(BYTES));
+        assert!(began.elapsed() < Duration::from_secs(2), "an answer waited for others: {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_client_that_only_pings_is_left_when_it_has_been_idle() {
+    let idle_timeout = Duration::from_millis(500);
+    run(HttpConfig { idle_timeout, ..HttpConfig::default() }, async |house| {
+        let began = Instant::now();
+        let (mut requests, closed) = connect(&house, 16 << 10).await;
+        assert_eq!(read(ask(&mut requests, 0).await, Rc::default()).await, Ok(BYTES));
+        let reason = closed.await.unwrap();
+        assert!(reason.is_h3_no_error(), "{reason}");
+        assert!(began.elapsed() >= idle_timeout, "after {:?}", began.elapsed());
+    });
+}
+
 /// Reads everything, not more than a packet in a millisecond.
 async fn read(mut answer: Answer, pace: Rc<Mutex<()>>) -> Result<usize, String> {
     answer.recv_response().await.map_err(|error| error.to_string())?;
@@ -85,6 +119,11 @@ async fn ask(requests: &mut Requests, number: usize) -> Answer {
 }
 
 async fn fill_and_connect(house: &House, stream_window_bytes: u32) -> Requests {
+    connect(house, stream_window_bytes).await.0
+}
+
+/// Connects a client that sends PINGs. Returns what it can ask with, and a task that ends with the connection.
+async fn connect(house: &House, stream_window_bytes: u32) -> (Requests, JoinHandle<ConnectionError>) {
     for number in 0..ANSWERS {
         house.publish_retained(&format!("big/{number}"), &vec![b'x'; BYTES]);
     }
@@ -111,12 +150,12 @@ async fn fill_and_connect(house: &House, stream_window_bytes: u32) -> Requests {
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(crypto).unwrap();
     let mut transport = quinn::TransportConfig::default();
     transport.receive_window(WINDOW_BYTES.into()).stream_receive_window(stream_window_bytes.into());
+    transport.keep_alive_interval(Some(Duration::from_millis(50)));
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
     config.transport_config(Arc::new(transport));
     let mut endpoint = quinn::Endpoint::client(any_port).unwrap();
     endpoint.set_default_client_config(config);
     let quic = endpoint.connect(address, "localhost").unwrap().await.unwrap();
     let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic)).await.unwrap();
-    spawn_local(async move { poll_fn(|cx| driver.poll_close(cx)).await });
-    requests
+    (requests, spawn_local(async move { poll_fn(|cx| driver.poll_close(cx)).await }))
 }

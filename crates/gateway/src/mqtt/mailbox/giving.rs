@@ -38,6 +38,13 @@ impl MqttMailbox {
         Held { bytes: self.buffered_bytes(), connected: self.connected, taken: self.taken }
     }
 
+    /// The places in memory of the payloads that it holds.
+    #[cfg(test)]
+    pub(in crate::mqtt) fn payloads(&self) -> Vec<(*const u8, usize)> {
+        let all = self.queue.iter().chain(self.outbound.messages());
+        all.map(|kept| (kept.message.payload.as_ptr(), kept.message.payload.len())).collect()
+    }
+
     /// Drops the oldest messages of an absent client until it holds `bytes` at most. Returns how many had to go, and
     /// the bytes that are left: messages in flight do not go.
     pub(in crate::mqtt) fn trim(&mut self, bytes: usize) -> (u64, usize) {

@@ -18,13 +18,20 @@ use super::{
 };
 use crate::unfinished::SMALL_BYTES;
 
-/// The first bytes of PUBLISH without its flags, and of PINGREQ.
+/// The first bytes of PUBLISH without its flags, of SUBSCRIBE, UNSUBSCRIBE and PINGREQ.
 const PUBLISH: u8 = 0x30;
+const SUBSCRIBE: u8 = 0x82;
+const UNSUBSCRIBE: u8 = 0xA2;
 const PINGREQ: u8 = 0xC0;
 
 /// Whether the next packet is a PUBLISH.
 pub(super) fn is_publish(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first & 0xF0 == PUBLISH)
+}
+
+/// Whether the next packet has filters, each of which is some work.
+pub(super) fn has_filters(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(&(SUBSCRIBE | UNSUBSCRIBE)))
 }
 
 /// Removes each whole PINGREQ. Returns how many there were.

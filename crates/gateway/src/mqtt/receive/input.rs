@@ -94,7 +94,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(false);
         }
         if aside > 0 {
-            self.publish_set_aside()?;
+            self.handle_set_aside()?;
             return Ok(true);
         }
         let Input::Held(held) = &mut self.input else { return Err(self.too_much_unfinished()) };

@@ -352,3 +352,54 @@ fn a_refusal_after_the_connection_was_displaced_is_given_to_the_repeat() {
         });
     }
 }
+
+/// The next connection goes on after a while. What the one before it has still to publish is not acknowledged by then.
+#[test]
+fn a_repeat_waits_for_a_displaced_connection_that_takes_longer_than_the_next_one_waits() {
+    const SET_ASIDE: u16 = 60;
+    for version in VERSIONS {
+        for topic in ["no", "wide"] {
+            run_later(async |house, _| {
+                tokio::time::pause();
+                let (bus, wide) = (house.ctx.bus(), Subscription::parse("wide").unwrap());
+                let limits = FifoLimits { messages: 100, bytes: 1 << 20 };
+                let slots: Vec<_> = (0..17_000).map(|_| bus.slot(FifoMailbox::new(limits), WorkerId(0))).collect();
+                for slot in &slots {
+                    bus.subscribe(slot, &wide, SubscribeOptions::default()).unwrap();
+                }
+                let mut warm = house.raw(Version::V5, "warm").await;
+                let both = [("wide", 1), ("no", 2)].map(|(to, id)| publish(Version::V5, to, id, id == 2, false));
+                warm.send(&both.concat()).await;
+                assert_eq!(warm.pubrec().await, Some((1, ReasonCode::SUCCESS)));
+                let counted = || bus.counters().published.load(std::sync::atomic::Ordering::Relaxed);
+                let before = counted();
+                let published = || counted() - before;
+                let mut first = house.raw(version, "device").await;
+                let mut batch: Vec<u8> =
+                    (10..10 + SET_ASIDE).flat_map(|id| publish(version, "wide", id, false, false)).collect();
+                batch.extend(publish(version, topic, 2, topic == "no", false));
+                first.send(&batch).await;
+                while published() == 0 {
+                    tokio::task::yield_now().await;
+                }
+                let (next, ()) = tokio::join!(house.raw(version, "device"), async {
+                    // Not before the next connection waits.
+                    tokio::task::yield_now().await;
+                    for _ in 0..20 {
+                        tokio::task::yield_now().await;
+                    }
+                    tokio::time::advance(Duration::from_secs(4)).await;
+                });
+                let mut device = next;
+                assert!(device.0.session_present);
+                assert!(published() < u64::from(SET_ASIDE), "the first connection still publishes");
+                device.send(&publish(version, topic, 2, topic == "no", true)).await;
+                let outcome = device.pubrec().await;
+                assert!(published() > u64::from(SET_ASIDE), "told {outcome:?} before the message is published");
+                let refused = version.is_v5().then_some((2, ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR));
+                let taken = Some((2, ReasonCode::SUCCESS));
+                assert_eq!(outcome, if topic == "no" { refused } else { taken }, "{version:?}");
+            });
+        }
+    }
+}

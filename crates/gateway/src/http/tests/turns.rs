@@ -1,0 +1,45 @@
+//! Publications to very many subscribers: each connection has turns, however many requests it sends at once.
+
+use fogmux_bus::{FifoLimits, FifoMailbox, SubscribeOptions, Subscription};
+
+use super::*;
+
+/// More than the deliveries of a turn.
+const SUBSCRIBERS: usize = 17_000;
+const REQUESTS: usize = 64;
+
+#[test]
+fn publications_of_one_connection_to_very_many_let_others_have_their_turn() {
+    run(HttpConfig::default(), async |house| {
+        let (bus, wide) = (house.ctx.bus(), Subscription::parse("wide").unwrap());
+        let limits = FifoLimits { messages: 100, bytes: 1 << 20 };
+        let slots: Vec<_> = (0..SUBSCRIBERS).map(|_| bus.slot(FifoMailbox::new(limits), WorkerId(0))).collect();
+        for slot in &slots {
+            bus.subscribe(slot, &wide, SubscribeOptions::default()).unwrap();
+        }
+        let (mut many, mut neighbour) = (house.connect(true), house.connect(true));
+        assert_eq!(neighbour.ask("GET /healthz").await.status(), 200);
+        for _ in 0..REQUESTS {
+            many.send("POST /topics/wide||x").await;
+        }
+        let answers = async {
+            for _ in 0..REQUESTS {
+                assert_eq!(many.receive(false).await.status(), 202);
+            }
+        };
+        let published = || bus.counters().published.load(std::sync::atomic::Ordering::Relaxed);
+        let mut turns = Vec::new();
+        let asks = async {
+            loop {
+                assert_eq!(neighbour.ask("GET /healthz").await.status(), 200);
+                turns.push(published());
+            }
+        };
+        tokio::select! {
+            biased;
+            never = asks => never,
+            () = answers => {}
+        }
+        assert!(turns.len() >= REQUESTS / 2, "{REQUESTS} publications, after turns of the neighbour: {turns:?}");
+    });
+}
