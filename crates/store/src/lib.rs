@@ -22,6 +22,7 @@ mod losses;
 mod names;
 mod open;
 pub mod record;
+mod sessions;
 mod store;
 mod watch;
 

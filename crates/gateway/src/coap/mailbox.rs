@@ -217,6 +217,7 @@ mod tests {
             topic: None,
             held: 0,
             copy: None,
+            gather: None,
         };
         queue.deliver(&publication, &delivery)
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fogmux_bus::{Message, Publication};
+use fogmux_bus::{Message, Publication, durable::Gather};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
@@ -51,7 +51,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Some(set_aside) = self.rare.as_mut().and_then(|rare| rare.set_aside.take()) else { return Ok(()) };
         let SetAside { messages, mut verdicts, retains } = *set_aside;
         let mut batch: Vec<Publication<'_>> = messages.iter().map(Publication::set_aside).collect();
-        let published = self.ctx.worker.borrow_mut().publish_rest(&mut batch);
+        let add = |taken: &[Publication<'_>], gather: &Gather| self.note_received(taken, &verdicts, gather);
+        let published = self.ctx.worker.borrow_mut().publish_rest(&mut batch, &add);
         let taken = published.taken;
         if let Some(rest) = messages.get(taken..).filter(|rest| !rest.is_empty()) {
             self.rare().set_aside = Some(SetAside::new(rest.to_vec(), taken, &mut verdicts, retains));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fogmux_auth::{Action, Reach};
-use fogmux_bus::{FilterError, ReadGate, SubscribeOptions, Subscription, SubscriptionError};
+use fogmux_bus::{FilterError, ReadGate, SubscribeOptions, Subscription, SubscriptionError, durable::Wanted};
 use fogmux_mqtt::{
     Packet, PacketId, Properties, PropertyBuffer, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe,
     SubscriptionOptions, Unsuback, Unsubscribe,
@@ -16,8 +16,17 @@ use super::{
     mailbox::MqttMailbox,
     retained::Pull,
     session, translate,
+    withheld::Otherwise,
 };
 use crate::audit;
+
+/// A subscription that was made.
+struct Made {
+    subscription: Subscription,
+    wanted: Wanted,
+    /// It was there before.
+    existed: bool,
+}
 
 fn too_many() -> (ReasonCode, String) {
     (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"))
@@ -35,6 +44,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.check_answer(wanted.len())?;
         let mut codes = Vec::with_capacity(wanted.len());
+        let mut made = Vec::new();
         let mut why = None;
         let limit = self.ctx.door.config.subscriptions_max;
         for (number, (subscription, options)) in wanted.into_iter().enumerate() {
@@ -42,7 +52,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let subscribed =
                 if number < limit { self.subscribe_to(subscription, options, id) } else { Err(too_many()) };
             let code = match subscribed {
-                Ok(()) => options.qos.bits(),
+                Ok(one) => {
+                    made.extend(self.durable.then_some((number, one)));
+                    options.qos.bits()
+                }
                 Err((reason, text)) => {
                     why.get_or_insert(text);
                     reason.0
@@ -53,8 +66,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut list = PropertyBuffer::new();
         let text = why.filter(|_| codes.len() == 1);
         let properties = self.explanation(text.as_deref(), &mut list);
-        let suback = Suback { packet_id: subscribe.packet_id, properties, codes: ReasonCodes::new(&codes) };
-        self.answer(&Packet::Suback(suback))
+        let suback = |codes| Packet::Suback(Suback { packet_id: subscribe.packet_id, properties, codes });
+        if made.is_empty() {
+            return self.answer(&suback(ReasonCodes::new(&codes)));
+        }
+        let mut refusals = codes.clone();
+        for (number, _) in &made {
+            if let Some(code) = refusals.get_mut(*number) {
+                *code = ReasonCode::QUOTA_EXCEEDED.0;
+            }
+        }
+        let granted = self.encoded(&suback(ReasonCodes::new(&codes)))?;
+        let refused = self.encoded(&suback(ReasonCodes::new(&refusals)))?;
+        self.keep_subscriptions(made.into_iter().map(|(_, one)| one), granted, refused)
+    }
+
+    /// Puts subscriptions into the store, and sends SUBACK when it has them.
+    fn keep_subscriptions(
+        &mut self,
+        made: impl Iterator<Item = Made>,
+        granted: Vec<u8>,
+        refused: Vec<u8>,
+    ) -> Result<(), End> {
+        let mut new = Vec::new();
+        let appended = self.slot.with_claim(self.claim, |mailbox| {
+            for Made { subscription, wanted, existed } in made {
+                if let Some(durable) = &mut mailbox.durable {
+                    durable.subscribe(&subscription, wanted);
+                }
+                new.extend((!existed).then_some(subscription));
+            }
+            mailbox.append()
+        });
+        let (completion, _) = appended.map_err(|_| End::Displaced)?;
+        self.withhold(completion, granted, Otherwise::Refuse(refused, new));
+        Ok(())
+    }
+
+    /// An answer that the client waits for, and that waits for the store.
+    fn encoded(&mut self, packet: &Packet<'_>) -> Result<Vec<u8>, End> {
+        let mut bytes = Vec::new();
+        let encoded = packet.encode_within(self.version, self.packet_bytes_max, &mut bytes);
+        encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))?;
+        self.ctx.shared.metrics.mqtt_only.control_out.increment();
+        Ok(bytes)
     }
 
     /// Parses a Topic Filter. A malformed one – empty ([MQTT-4.7.3-1]), with a misplaced wildcard ([MQTT-4.7.1-1],
@@ -94,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         subscription: Result<Subscription, SubscriptionError>,
         options: SubscriptionOptions,
         id: Option<u32>,
-    ) -> Result<(), (ReasonCode, String)> {
+    ) -> Result<Made, (ReasonCode, String)> {
         let subscription = subscription.map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
         let options = if self.bridge { options.of_bridge(subscription.group.is_some()) } else { options };
         let access = self.gate.access();
@@ -127,21 +182,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.forget(&subscription);
             return Err(too_many());
         };
-        let wanted = match options.retain_handling {
+        let pulls = match options.retain_handling {
             RetainHandling::Always => true,
             RetainHandling::IfNew => !existed,
             RetainHandling::Never => false,
         };
         // §4.8.2: a shared subscription is sent no retained messages.
-        if wanted && subscription.group.is_none() {
-            self.rare().pulls.push(Pull::new(subscription.filter, translate::to_bus(options.qos), id));
+        if pulls && subscription.group.is_none() {
+            self.rare().pulls.push(Pull::new(subscription.filter.clone(), translate::to_bus(options.qos), id));
         }
-        Ok(())
+        let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
+        let wanted = Wanted { max_qos: translate::to_bus(qos), no_local, retain_as_published, id };
+        Ok(Made { subscription, wanted, existed })
     }
 
     fn forget(&self, subscription: &Subscription) -> bool {
-        let forget =
-            |mailbox: &mut MqttMailbox| mailbox.subscriptions.as_mut().is_some_and(|set| set.remove(subscription));
+        let forget = |mailbox: &mut MqttMailbox| {
+            if let Some(durable) = &mut mailbox.durable {
+                durable.unsubscribe(subscription);
+            }
+            mailbox.subscriptions.as_mut().is_some_and(|set| set.remove(subscription))
+        };
         self.slot.with_claim(self.claim, forget).unwrap_or(false)
     }
 
@@ -155,7 +216,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let codes: Vec<u8> = wanted.iter().map(|subscription| self.unsubscribe_from(subscription.as_ref()).0).collect();
         let codes = ReasonCodes::new(&codes);
         let unsuback = Unsuback { packet_id: unsubscribe.packet_id, properties: Properties::NONE, codes };
-        self.answer(&Packet::Unsuback(unsuback))
+        let unsuback = Packet::Unsuback(unsuback);
+        if !self.durable {
+            return self.answer(&unsuback);
+        }
+        let bytes = self.encoded(&unsuback)?;
+        let appended = self.slot.with_claim(self.claim, MqttMailbox::append);
+        let (completion, _) = appended.map_err(|_| End::Displaced)?;
+        self.withhold(completion, bytes, Otherwise::End);
+        Ok(())
     }
 
     /// Hands on what waits for the client by the shared subscriptions that it has left in this turn. Delivery is
@@ -166,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         session::leave_groups(&self.ctx, &self.slot, self.claim, &groups);
     }
 
-    fn unsubscribe_from(&mut self, subscription: Result<&Subscription, &SubscriptionError>) -> ReasonCode {
+    pub(super) fn unsubscribe_from(&mut self, subscription: Result<&Subscription, &SubscriptionError>) -> ReasonCode {
         let Ok(subscription) = subscription else { return ReasonCode::TOPIC_FILTER_INVALID };
         if self.pulls() > 0 && subscription.group.is_none() {
             self.rare().pulls.remove(&subscription.filter);

@@ -42,9 +42,10 @@ impl MqttMailbox {
     /// the bytes that are left: messages in flight do not go.
     pub(in crate::mqtt) fn trim(&mut self, bytes: usize) -> (u64, usize) {
         let mut dropped = 0;
-        while !self.connected && self.buffered_bytes() > bytes && self.pop().is_some() {
+        while !self.connected && self.buffered_bytes() > bytes && self.drop_oldest() {
             dropped += 1;
         }
+        drop(self.append());
         (dropped, self.buffered_bytes())
     }
 
