@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use fogmux_auth::Verified;
-use fogmux_bus::{Asked, AttachError, Attached, Claim, Completion, Door, Publisher, SessionKey, Slot};
+use fogmux_bus::{Account, Asked, AttachError, Attached, Claim, Completion, Door, Publisher, SessionKey, Slot};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
@@ -91,7 +91,7 @@ pub(super) fn attach(
     }
     let replaced = ended.clone();
     let follows = succeed(ctx, &key, &slot, claim, Previous { ended, behind });
-    let gate = if present { resume(ctx, &slot, claim, config, gate) } else { gate };
+    let gate = if present { resume(ctx, &slot, claim, (config, account()), gate) } else { gate };
     if let Some(will) = &mut will {
         will.gate = Arc::clone(&gate);
     }
@@ -139,11 +139,13 @@ fn resume(
     ctx: &MqttContext,
     slot: &Slot<MqttMailbox>,
     claim: Claim,
-    config: OutboundConfig,
+    (config, account): (OutboundConfig, Arc<Account>),
     shown: Arc<Gate>,
 ) -> Arc<Gate> {
     // If the connection is displaced already, its first turn notices.
-    let resumed = slot.with_claim(claim, |mailbox| {
+    let resumed = slot.with_account(claim, |mailbox| {
+        // Clients without a name are told apart by their addresses, which the store does not have.
+        mailbox.give_to(account);
         let refused = mailbox.resume(config, ctx.now());
         ctx.bus().counters().full(u64::from(refused));
         Arc::clone(&mailbox.gate)

@@ -33,6 +33,11 @@ impl MqttMailbox {
         &self.account
     }
 
+    /// Gives the mailbox to another owner; see [`fogmux_bus::Slot::with_account`].
+    pub(in crate::mqtt) fn give_to(&mut self, account: Arc<Account>) {
+        self.account = account;
+    }
+
     /// Returns the bytes it holds, and whether its client takes any.
     pub(in crate::mqtt) fn held(&self) -> Held {
         Held { bytes: self.buffered_bytes(), connected: self.connected, taken: self.taken }

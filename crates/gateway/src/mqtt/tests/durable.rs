@@ -578,3 +578,35 @@ fn the_ends_of_sessions_follow_a_clock_that_is_set() {
         assert_eq!(away_since(&store), [Some(since), Some(left_at + SHIFT)]);
     });
 }
+
+/// Clients without a name share their memory by addresses, and the store has none.
+#[test]
+fn a_restored_session_is_in_the_account_of_its_client_again() {
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            leave_behind(&house, "s", "q", Qos::AtLeastOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            writer.publish(&message("q", &[b'x'; 1000], Qos::AtLeastOnce)).await;
+        })
+        .await;
+    });
+    let store = store.crashed(usize::MAX);
+    run_stored(&store, async |house: House| {
+        let slot = house.ctx.door.sessions.get(&SessionKey(Arc::from("s"))).unwrap();
+        let account = || slot.with(|mailbox| (Arc::clone(mailbox.owned_by()), mailbox.held().bytes));
+        let (nobody, held) = account();
+        assert!(held >= 1000 && nobody.used() == held, "{held} of {}", nobody.used());
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let mut client = house.connect(&lasting(&mut list, "s")).await;
+            client.packet().await;
+        })
+        .await;
+        let (own, held) = account();
+        assert_eq!(own.owner(), &crate::unfinished::owner(&fogmux_auth::Principal::anonymous(), LOCAL));
+        assert!(held >= 1000 && own.used() == held && nobody.used() == 0, "{held} of {}", own.used());
+    });
+}
+
+const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
