@@ -11,6 +11,7 @@ mod memory;
 mod polite;
 mod pressure;
 mod reload;
+mod sessions;
 mod shutdown;
 mod stopped;
 mod store;
@@ -57,6 +58,9 @@ pub(crate) const CASES: &[Case] = &[
     pressure::AWAY,
     pressure::SILENT,
     pressure::OVERRUN,
+    sessions::KILLED,
+    sessions::STOPPED,
+    sessions::FULL,
     shutdown::EVENT_STREAMS,
     shutdown::XMPP,
     shutdown::DEAF,

@@ -292,7 +292,7 @@ impl Gateway {
     /// # Errors
     /// Shows both sides when they differ for ten seconds.
     pub fn check_conservation(&self) -> Result<()> {
-        const IN: [&str; 2] = ["matched_total", "pulled_total"];
+        const IN: [&str; 3] = ["matched_total", "pulled_total", "restored_total"];
         const OUT: [&str; 8] = [
             "sent_total",
             "dropped_full_total",

@@ -28,6 +28,24 @@ impl Completions {
         after.checked_sub(1).and_then(|at| self.0.get(at)).map_or(&Completion::Ready, |(_, completion)| completion)
     }
 
+    /// Has publications wait for the store of sessions as well: those of the first `count` for which `is_stored`.
+    pub(crate) fn join(&mut self, stored: &Completion, count: usize, is_stored: impl Fn(usize) -> bool) {
+        if stored.is_ready() {
+            return;
+        }
+        let before = std::mem::take(self);
+        let mut last: Option<(Completion, Completion)> = None;
+        for index in 0..count {
+            let own = before.of(index);
+            let completion = match &last {
+                _ if !is_stored(index) => own.clone(),
+                Some((of, both)) if of.is_same(own) => both.clone(),
+                _ => last.insert((own.clone(), own.and(stored))).1.clone(),
+            };
+            self.push(index, completion);
+        }
+    }
+
     /// Adds the completion of the publication at this place, which is behind all others.
     pub(crate) fn push(&mut self, index: usize, completion: Completion) {
         let is_new = self.0.last().is_none_or(|(_, last)| !last.is_same(&completion));
@@ -38,20 +56,59 @@ impl Completions {
 }
 
 impl Completion {
+    /// Resolves when both have, and fails if one does.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Failed, _) | (_, Self::Failed) => Self::Failed,
+            (Self::Ready, one) | (one, Self::Ready) => one.clone(),
+            (Self::Waiting(_) | Self::Both(_), Self::Waiting(_) | Self::Both(_)) => {
+                Self::Both(Arc::new([self.clone(), other.clone()]))
+            }
+        }
+    }
+
     /// Whether both are resolved together, by the same commit.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Ready, Self::Ready) | (Self::Failed, Self::Failed) => true,
             (Self::Waiting(one), Self::Waiting(other)) => Arc::ptr_eq(one, other),
-            (Self::Ready | Self::Failed | Self::Waiting(_), _) => false,
+            (Self::Both(one), Self::Both(other)) => Arc::ptr_eq(one, other),
+            (Self::Ready | Self::Failed | Self::Waiting(_) | Self::Both(_), _) => false,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
+
+    #[test]
+    fn a_publication_that_is_stored_for_sessions_waits_for_both() {
+        let [own, stored] = [(); 2].map(|()| Arc::new(crate::retained::Completer::default()));
+        let mut all = Completions::default();
+        all.push(2, Completion::Waiting(Arc::clone(&own)));
+        all.join(&Completion::Waiting(Arc::clone(&stored)), 4, |index| index % 2 == 1);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut ready = || {
+            let is_ready = |index| std::pin::pin!(all.of(index).clone()).poll(&mut cx).map(|kept| kept.is_ok());
+            [0, 1, 2, 3].map(is_ready)
+        };
+        let (waits, kept, lost) = (Poll::Pending, Poll::Ready(true), Poll::Ready(false));
+        assert_eq!(ready(), [kept, waits, waits, waits]);
+        stored.complete(Ok(()));
+        assert_eq!(ready(), [kept, kept, waits, waits]);
+        own.complete(Err(crate::retained::StoreFailed));
+        assert_eq!(ready(), [kept, kept, lost, lost]);
+        let mut none = Completions::default();
+        none.join(&Completion::Ready, 4, |_| true);
+        assert!(none.is_ready());
+        none.join(&Completion::Failed, 2, |index| index == 1);
+        assert!(none.of(0).is_ready() && matches!(none.of(1), Completion::Failed));
+    }
 
     #[test]
     fn each_publication_has_its_own_completion_or_the_one_before() {

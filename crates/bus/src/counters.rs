@@ -19,6 +19,8 @@ pub struct Counters {
     pub sent: AtomicU64,
     /// Retained messages put into mailboxes for new subscriptions.
     pub pulled: AtomicU64,
+    /// Messages that waited for sessions when these were restored at the start.
+    pub restored: AtomicU64,
     /// Messages of a shared subscription that a member had not taken when it left, and that went to another member.
     pub handed_on: AtomicU64,
     /// Deliveries thrown away because a queue was full (oldest or newest).
@@ -120,6 +122,11 @@ impl Counters {
         if count > 0 {
             self.pulled.fetch_add(count, Relaxed);
         }
+    }
+
+    /// Counts messages that wait for a session that was restored.
+    pub fn restored(&self, count: u64) {
+        self.restored.fetch_add(count, Relaxed);
     }
 
     /// Counts messages of a shared subscription that left a mailbox for another one.

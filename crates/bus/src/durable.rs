@@ -9,6 +9,7 @@
 //! longer than one of them does.
 
 mod bytes;
+mod gather;
 mod log;
 mod memory;
 mod message;
@@ -18,10 +19,11 @@ mod store;
 
 pub use self::{
     bytes::RecordError,
+    gather::Gather,
     log::{SessionLog, StoredDelivery},
     memory::MemoryStore,
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
-    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession},
+    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession, session_left},
     store::{Batch, Gathering, Parcel, SessionStore},
 };

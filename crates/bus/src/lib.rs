@@ -65,4 +65,4 @@ pub use slow_down::{Progress, SlowDown, Until};
 pub use subscription::{ReadGate, SubscribeOptions, Subscription, SubscriptionError};
 pub use topic::{Topic, TopicError, TopicRef};
 pub use wake_list::Place;
-pub use worker::{Published, Worker};
+pub use worker::{Add, Published, Worker};

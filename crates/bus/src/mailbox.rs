@@ -5,6 +5,7 @@ use std::{cell::OnceCell, sync::Arc};
 use crate::{
     account::Account,
     counters::Tally,
+    durable::Gather,
     message::{Message, Publication, Qos},
     slow_down::SlowDown,
     topic::Topic,
@@ -29,6 +30,8 @@ pub struct Delivery<'a> {
     pub held: usize,
     /// The place of the copy for the subscriber's worker, if it gets one.
     pub copy: Option<&'a OnceCell<Arc<Message>>>,
+    /// The records that its batch puts into the store of sessions; `None` if nothing can be put.
+    pub gather: Option<&'a Gather>,
 }
 
 impl<'a> Delivery<'a> {

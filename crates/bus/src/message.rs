@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::{
     Timestamp,
     door::Door,
+    durable::Parcel,
     id::SlotId,
     meaning::Meaning,
     outcome::OutcomeCell,
@@ -226,6 +227,8 @@ pub struct Publication<'a> {
     pub(crate) id: MessageId,
     pub(crate) outcome: OutcomeCell,
     shared: OnceCell<Arc<Message>>,
+    /// Its record in the store of sessions.
+    pub(crate) parcel: OnceCell<Arc<Parcel>>,
 }
 
 impl std::fmt::Debug for Publication<'_> {
@@ -267,6 +270,7 @@ impl<'a> Publication<'a> {
             id: MessageId(0),
             outcome: OutcomeCell::default(),
             shared: OnceCell::new(),
+            parcel: OnceCell::new(),
         }
     }
 
@@ -291,6 +295,7 @@ impl<'a> Publication<'a> {
             id: message.id,
             outcome: OutcomeCell::default(),
             shared,
+            parcel: OnceCell::new(),
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Outcome {
     pub precondition_failed: bool,
     /// It replaced an earlier retained message.
     pub replaced: bool,
+    /// Something of it is in the store of sessions; its acknowledgement waits for that.
+    pub stored: bool,
     /// It was delivered to a subscriber that asks its publisher to slow down.
     pub slowed: bool,
 }

@@ -16,6 +16,7 @@ use std::{
 use bytes::Bytes;
 
 pub use self::clock::ClockSet;
+pub(crate) use self::clock::{expires_unix_ms, left_ms};
 pub(crate) use self::keep::Kept;
 use self::{clock::Clocked, map::Map};
 use crate::{
@@ -44,6 +45,8 @@ pub enum Completion {
     Failed,
     /// Not resolved yet.
     Waiting(Arc<Completer>),
+    /// Resolved when both are: a retained message, and deliveries of it to sessions. Fails if one of them does.
+    Both(Arc<[Self; 2]>),
 }
 
 impl Completion {
@@ -62,6 +65,13 @@ impl Future for Completion {
             Self::Ready => Poll::Ready(Ok(())),
             Self::Failed => Poll::Ready(Err(StoreFailed)),
             Self::Waiting(completer) => completer.poll(cx),
+            Self::Both(both) => {
+                let [one, other] = both.each_ref().map(|one| Pin::new(&mut one.clone()).poll(cx));
+                match (one, other) {
+                    (Poll::Ready(one), Poll::Ready(other)) => Poll::Ready(one.and(other)),
+                    (Poll::Pending, _) | (_, Poll::Pending) => Poll::Pending,
+                }
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::{
     copies::Copies,
     counters::Tally,
+    durable::Gather,
     group::Group,
     id::{SlotId, SlotIds, WorkerId},
     limits::{CACHED_TOPIC_BYTES_MAX, COPIED_FROM, ROUTE_CACHE_BYTES_MAX, SWEPT_MAX},
@@ -360,6 +361,7 @@ pub(crate) struct Batch<'b, 'a> {
     /// The bytes that all mailboxes held when it came.
     pub(crate) held: usize,
     pub(crate) copies: &'b Copies,
+    pub(crate) gather: &'b Gather,
 }
 
 impl<'b, 'a> Batch<'b, 'a> {
@@ -386,6 +388,7 @@ impl<'b, 'a> Batch<'b, 'a> {
                 topic: routes.topic.as_ref(),
                 held: self.held,
                 copy: if routes.is_wide() { self.copies.place(home, pick) } else { None },
+                gather: Some(self.gather),
             },
         ))
     }

@@ -1,6 +1,7 @@
 //! Sessions: mailboxes that outlive a connection, by name, until they expire.
 
 mod departures;
+mod restored;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

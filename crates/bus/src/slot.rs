@@ -211,6 +211,22 @@ impl<M: Mailbox> Slot<M> {
         (Claim(state.claims) == claim && !state.ready).then(|| look(&state.mailbox))
     }
 
+    /// As [`Slot::with_claim`], where the mailbox may be given another account: what it holds goes there.
+    ///
+    /// # Errors
+    /// [`Displaced`] when another connection has claimed the slot; nothing was done then.
+    pub fn with_account<T>(&self, claim: Claim, change: impl FnOnce(&mut M) -> T) -> Result<T, Displaced> {
+        let mut state = self.lock();
+        if Claim(state.claims) != claim {
+            return Err(Displaced);
+        }
+        self.change(&state.mailbox, state.accounted, 0);
+        state.accounted = 0;
+        let result = change(&mut state.mailbox);
+        self.account(&mut state);
+        Ok(result)
+    }
+
     /// As [`Slot::with`], for the owner.
     ///
     /// # Errors

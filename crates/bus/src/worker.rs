@@ -15,6 +15,7 @@ use crate::{
     completions::Completions,
     copies::Copies,
     counters::Tally,
+    durable::Gather,
     group::Members,
     id::WorkerId,
     limits::{DELIVERIES_PER_TURN, HANDED_ON_TOGETHER, RUN_MAX, STAGED_MAX, WAKES_PER_TURN},
@@ -43,6 +44,9 @@ pub struct Published {
     /// published to recently.
     pub deliveries: u64,
 }
+
+/// Adds to what publications put into the store of sessions.
+pub type Add<'a> = dyn Fn(&[Publication<'_>], &Gather) + 'a;
 
 /// The publishing end of one worker thread.
 pub struct Worker {
@@ -115,26 +119,32 @@ impl Worker {
     /// Publishes a batch: retains, routes, groups by destination, pushes once per mailbox and wakes once per worker.
     /// The outcome of each is in [`Publication::outcome`]. A bus that is shut down refuses all.
     pub fn publish(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        if self.bus.is_shut_down() { self.refuse_all(batch) } else { self.publish_up_to(u64::MAX, batch) }
+        if self.bus.is_shut_down() { self.refuse_all(batch) } else { self.publish_up_to(u64::MAX, batch, &|_, _| {}) }
     }
 
     /// As [`publish`](Self::publish), but stops after the publication with which there are [`DELIVERIES_PER_TURN`]. The
     /// publications behind [`Published::taken`] are to be published in another turn, and have no outcome yet. At least
     /// one is taken of a batch that is not empty.
     pub fn publish_some(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        if self.bus.is_shut_down() { self.refuse_all(batch) } else { self.publish_up_to(DELIVERIES_PER_TURN, batch) }
+        self.publish_some_with(batch, &|_, _| {})
     }
 
-    /// As [`publish_some`](Self::publish_some), also on a bus that is shut down: for the rest of a batch, which came in
-    /// before that.
-    pub fn publish_rest(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        self.publish_up_to(DELIVERIES_PER_TURN, batch)
+    /// As [`publish_some`](Self::publish_some). `add` adds to the deliveries of the publications that were taken, and
+    /// all of that is one batch of the store of sessions. No lock of the bus is held then.
+    pub fn publish_some_with(&mut self, batch: &mut [Publication<'_>], add: &Add<'_>) -> Published {
+        if self.bus.is_shut_down() { self.refuse_all(batch) } else { self.publish_rest(batch, add) }
+    }
+
+    /// As [`publish_some_with`](Self::publish_some_with), also on a bus that is shut down: for the rest of a batch,
+    /// which came in before that.
+    pub fn publish_rest(&mut self, batch: &mut [Publication<'_>], add: &Add<'_>) -> Published {
+        self.publish_up_to(DELIVERIES_PER_TURN, batch, add)
     }
 
     /// As [`publish`](Self::publish), also on a bus that is shut down: for wills, which are published after their
     /// clients have gone.
-    pub fn publish_will(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        self.publish_up_to(u64::MAX, batch)
+    pub fn publish_will(&mut self, batch: &mut [Publication<'_>], add: &Add<'_>) -> Published {
+        self.publish_up_to(u64::MAX, batch, add)
     }
 
     #[cold]
@@ -146,7 +156,8 @@ impl Worker {
     }
 
     /// Publishes until there are so many deliveries.
-    fn publish_up_to(&mut self, most: u64, batch: &mut [Publication<'_>]) -> Published {
+    fn publish_up_to(&mut self, most: u64, batch: &mut [Publication<'_>], add: &Add<'_>) -> Published {
+        let gather = Gather::default();
         let mut pushed = Pushed::default();
         let mut completions = Completions::default();
         let mut ordered = false;
@@ -158,10 +169,15 @@ impl Worker {
             ordered |= publication.is_ordered();
         }
         let taken = if ordered {
-            self.publish_in_order(most, batch, &mut pushed, &mut completions)
+            self.publish_in_order(most, batch, &gather, &mut pushed, &mut completions)
         } else {
-            self.deliver(most, batch, &mut pushed)
+            self.deliver(most, batch, &gather, &mut pushed)
         };
+        if let Some(batch) = batch.get(..taken) {
+            add(batch, &gather);
+            let is_stored = |index: usize| batch.get(index).is_some_and(|one| one.outcome().stored);
+            completions.join(&gather.append(), taken, is_stored);
+        }
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;
         let deliveries = tally.matched + std::mem::take(&mut self.routed);
@@ -176,11 +192,11 @@ impl Worker {
     }
 
     /// Delivers until there are so many deliveries. Returns how many publications were delivered.
-    fn deliver(&mut self, most: u64, batch: &[Publication<'_>], pushed: &mut Pushed) -> usize {
+    fn deliver(&mut self, most: u64, batch: &[Publication<'_>], gather: &Gather, pushed: &mut Pushed) -> usize {
         let mut start = 0;
         while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
             start += self.stage(rest, &mut pushed.tally);
-            self.flush(rest, pushed);
+            self.flush(rest, gather, pushed);
             if self.work(&pushed.tally) >= most {
                 break;
             }
@@ -226,10 +242,10 @@ impl Worker {
         batch.len()
     }
 
-    fn flush(&mut self, publications: &[Publication<'_>], pushed: &mut Pushed) {
+    fn flush(&mut self, publications: &[Publication<'_>], gather: &Gather, pushed: &mut Pushed) {
         self.copies.prepare(publications.len(), self.remote.len());
         let held = self.bus.memory().used();
-        let batch = Batch { publications, routes: &self.routes, held, copies: &self.copies };
+        let batch = Batch { publications, routes: &self.routes, held, copies: &self.copies, gather };
         let (me, remote, wakes, woken) = (self.id, &mut self.remote, &mut self.wakes, &mut self.woken);
         self.staging.drain(|first, picks| {
             let Some(entry) = batch.entry(first) else { return };
@@ -306,7 +322,7 @@ impl Worker {
     /// Delivers messages of shared subscriptions to other members, after the member that had them left without taking
     /// them (MQTT 5.0 §4.8.2).
     pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
-        let mut pushed = Pushed::default();
+        let (gather, mut pushed) = (Gather::default(), Pushed::default());
         // Each group is looked up once, however its messages alternate with others'.
         let mut groups: HashMap<*const Subscription, Members> = HashMap::new();
         self.woken = 0;
@@ -327,8 +343,10 @@ impl Worker {
                     pushed.tally.dropped_gone += 1;
                 }
             }
-            self.flush(&publications, &mut pushed);
+            self.flush(&publications, &gather, &mut pushed);
         }
+        // The member that had them left forgets them after this, so they are in the store in any case.
+        drop(gather.append());
         self.wake_workers();
         // The messages were counted as published when they came in.
         let tally = Tally { published_bytes: 0, unmatched: 0, ..pushed.tally };

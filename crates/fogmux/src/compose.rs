@@ -47,8 +47,8 @@ impl Running {
                 reason,
                 failed,
                 refused,
-                "the store did not take everything: {} changes of retained messages, or of XMPP nodes and subscriptions, \
-                 are not on the disk",
+                "the store did not take everything: {} changes of retained messages, MQTT sessions, or XMPP nodes and \
+                 subscriptions are not on the disk",
                 failed + refused
             );
             Failure::silent(Status::IoErr)
@@ -74,7 +74,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         store: Some(store.clone()),
         quic: config.http.quic,
         #[cfg(feature = "mqtt")]
-        mqtt: config.mqtt.door.clone(),
+        mqtt: fogmux_gateway::mqtt::MqttConfig { store: sessions(config, &store), ..config.mqtt.door.clone() },
         #[cfg(feature = "coap")]
         coap: config.coap.door.clone(),
         #[cfg(feature = "coap")]
@@ -93,6 +93,19 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     gateway.shared.refusals.configure(config.log.refused_logins, config.log.refused_actions);
     gateway.shared.verifiers.configure(config.auth.verification);
     Ok(Running { gateway, authority, contexts, store })
+}
+
+/// The store of MQTT sessions. With `none` they end with the process, and none comes back that ended long ago.
+#[cfg(feature = "mqtt")]
+fn sessions(config: &Config, store: &JournalStore) -> Option<Arc<dyn fogmux_gateway::mqtt::SessionStore>> {
+    if config.store.durability == fogmux_store::Durability::None {
+        let forgotten = store.forget_sessions();
+        if forgotten > 0 {
+            tracing::warn!(forgotten, "store.durability is none: MQTT sessions that were stored before are forgotten");
+        }
+        return None;
+    }
+    Some(Arc::new(store.clone()))
 }
 
 /// Closes the store of a gateway that does not start; nobody has given it anything.

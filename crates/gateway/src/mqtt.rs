@@ -15,14 +15,17 @@ mod config;
 mod connection;
 mod context;
 mod deadline;
+mod durable;
 mod early;
 mod ending;
 mod farewell;
 mod filters;
+mod greeting;
 mod kept;
 mod login;
 mod mailbox;
 mod output;
+mod owed;
 mod pace;
 mod promises;
 mod publish;
@@ -31,6 +34,7 @@ mod receive;
 mod recent;
 mod reclaim;
 mod repeated;
+mod restore;
 mod retained;
 mod send;
 mod session;
@@ -44,6 +48,7 @@ mod transport;
 mod unkept;
 mod wheel;
 mod will;
+mod withheld;
 
 use std::{
     pin::Pin,
@@ -54,7 +59,8 @@ use std::{
 pub use config::{ClientIdentifiers, MqttConfig, SlowSubscriber};
 use connection::Connection;
 pub use context::MqttContext;
-use fogmux_bus::Timestamp;
+pub use fogmux_bus::durable::SessionStore;
+use fogmux_bus::{ClockSet, Timestamp};
 use reclaim::Reclaim;
 pub use session::MqttDoor;
 use tokio::task::spawn_local;
@@ -147,6 +153,7 @@ pub async fn housekeeping(ctx: Rc<MqttContext>) {
     let mut rules = ctx.authority().changes();
     let mut reclaim = Reclaim::new(door.config.queue_bytes_max);
     let mut portion = Portion::new();
+    let mut before_unix_ms = ctx.unix_ms(Timestamp::ZERO);
     loop {
         let next = ctx.shared.clock.instant(door.plan(ctx.now()));
         tokio::select! {
@@ -159,7 +166,11 @@ pub async fn housekeeping(ctx: Rc<MqttContext>) {
             }
             () = tokio::time::sleep_until(next) => {}
         }
-        let now = ctx.now();
+        let (now, origin_unix_ms) = (ctx.now(), ctx.unix_ms(Timestamp::ZERO));
+        if origin_unix_ms != before_unix_ms {
+            door.restamp(ClockSet { before_unix_ms, origin_unix_ms }, now);
+            before_unix_ms = origin_unix_ms;
+        }
         door.end_expired(&ctx, now, &mut portion).await;
         door.publish_due_wills(&ctx, now, &mut portion).await;
         door.ring(now);

@@ -188,6 +188,8 @@ impl Gateway {
             realm: doors.xmpp.realm().into(),
             ..Shared::new(bus, authority, clock, watched)
         });
+        #[cfg(feature = "mqtt")]
+        doors.mqtt.restore(&shared);
         let open = config.listen.iter().filter(|listen| listen.anonymous);
         shared.open_to_anonymous.set(open.map(|listen| (listen.listener, listen.remote_anonymous)));
         let (done, finished) = mpsc::unbounded_channel();

@@ -352,7 +352,15 @@ impl<M> Outbound<M> {
 
     /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
     /// ([MQTT-3.3.1-1]), until the window closes or `out` has `stop` bytes. `describe` returns the message of an `M`.
-    pub fn resend(&mut self, stop: usize, describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>, out: &mut Vec<u8>) {
+    /// Gives back messages that count as delivered, because they are too large for the peer's present limit
+    /// ([MQTT-3.1.2-25]).
+    pub fn resend(
+        &mut self,
+        stop: usize,
+        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        out: &mut Vec<u8>,
+    ) -> Vec<M> {
+        let mut too_large = Vec::new();
         let version = self.config.version;
         let mut id = self.id_at(self.resent);
         while out.len() < stop {
@@ -374,14 +382,14 @@ impl<M> Outbound<M> {
                 }
             };
             if !sent {
-                // Too large for the peer's present limit ([MQTT-3.1.2-25]).
-                *entry = State::Finished;
+                too_large.extend(std::mem::replace(entry, State::Finished).into_message());
                 self.quota += 1;
             }
             self.resent += 1;
             id = id.next();
         }
         self.drop_finished();
+        too_large
     }
 
     fn id_at(&self, index: usize) -> PacketId {

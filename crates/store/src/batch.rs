@@ -20,6 +20,10 @@ impl Batch {
         self.0.put(kind as u8, bytes)
     }
 
+    pub(crate) fn put_number(&mut self, kind: u8, bytes: impl Into<Bytes>) -> RecordId {
+        self.0.put(kind, bytes)
+    }
+
     /// Forgets a record. One that is not there is none to forget.
     pub fn forget(&mut self, id: RecordId) {
         self.0.forget(id);

@@ -13,11 +13,42 @@ pub enum Kind {
     Retained = 1,
     /// A record that a door keeps: the length of its key (2 bytes), the key, and the door's bytes.
     Door = 2,
+    /// A session that outlives its connection. This and the following are [`fogmux_bus::durable::Record`]s.
+    Session = 32,
+    /// A subscription of a session.
+    Subscription = 33,
+    /// A message that sessions wait for.
+    Message = 34,
+    /// A delivery of a message to a session.
+    Delivery = 35,
+    /// A delivery of QoS 2 for which PUBREC has come.
+    Released = 36,
+    /// An identifier of a message of QoS 2 that waits for PUBREL.
+    Received = 37,
+    /// A will.
+    Will = 38,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Trial, Self::Retained, Self::Door];
+    pub const ALL: [Self; 10] = [
+        Self::Trial,
+        Self::Retained,
+        Self::Door,
+        Self::Session,
+        Self::Subscription,
+        Self::Message,
+        Self::Delivery,
+        Self::Released,
+        Self::Received,
+        Self::Will,
+    ];
+
+    /// Whether its records are those of sessions.
+    #[must_use]
+    pub const fn is_of_session(self) -> bool {
+        fogmux_bus::durable::Record::is_kind(self as u8)
+    }
 
     /// The kind with this number, if this release knows it.
     #[must_use]
@@ -50,7 +81,7 @@ mod tests {
     // The numbers are on disks out there.
     #[test]
     fn a_kind_has_the_number_that_it_always_had() {
-        assert_eq!(Kind::ALL.map(|kind| kind as u8), [0, 1, 2]);
+        assert_eq!(Kind::ALL.map(|kind| kind as u8), [0, 1, 2, 32, 33, 34, 35, 36, 37, 38]);
         assert!(Kind::ALL.into_iter().all(|kind| Kind::from_u8(kind as u8) == Some(kind)));
         assert_eq!(Kind::from_u8(200), None);
     }

@@ -23,6 +23,7 @@ mod names;
 mod open;
 mod queue;
 pub mod record;
+mod sessions;
 mod store;
 mod watch;
 

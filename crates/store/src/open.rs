@@ -237,6 +237,13 @@ fn take(ledger: &mut Ledger, kind: Kind, id: RecordId, bytes: &[u8]) -> Result<(
             let (name, _) = kind::split(bytes).ok_or_else(|| damaged("it has no key"))?;
             ledger.records.keep(name.into(), id)
         }
+        Kind::Session
+        | Kind::Subscription
+        | Kind::Message
+        | Kind::Delivery
+        | Kind::Released
+        | Kind::Received
+        | Kind::Will => None,
     };
     // A forget that was lost to damage lets its record rise again.
     ledger.spare.extend(older);

@@ -32,7 +32,7 @@ pub(super) const STREAM: Case = Case {
 const VALUES: u16 = 20;
 
 /// A small disk in a namespace, which goes with it.
-struct Disk {
+pub(super) struct Disk {
     holder: Child,
     /// The namespace's mount point, seen from here.
     seen: PathBuf,
@@ -41,7 +41,7 @@ struct Disk {
 
 impl Disk {
     /// `None` where there are no mount namespaces.
-    fn new(at: &Path, size: &str) -> Result<Option<Self>> {
+    pub(super) fn new(at: &Path, size: &str) -> Result<Option<Self>> {
         fs::create_dir_all(at)?;
         let root = Command::new("id").arg("-u").output()?.stdout == b"0\n";
         let (flags, user): (&str, &[&str]) =
@@ -66,7 +66,7 @@ impl Disk {
     }
 
     /// Takes all room but `left` bytes.
-    fn fill(&self, left: u64) -> Result<()> {
+    pub(super) fn fill(&self, left: u64) -> Result<()> {
         let output = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&self.seen).output()?;
         let text = String::from_utf8(output.stdout)?;
         let (blocks, bytes) = text.trim().split_once(' ').context("stat -f")?;
@@ -79,11 +79,11 @@ impl Disk {
         }
     }
 
-    fn empty(&self) -> Result<()> {
+    pub(super) fn empty(&self) -> Result<()> {
         Ok(fs::remove_file(self.seen.join("filler"))?)
     }
 
-    fn start(&self, data: &Path, settings: &[&str]) -> Result<Gateway> {
+    pub(super) fn start(&self, data: &Path, settings: &[&str]) -> Result<Gateway> {
         let launcher: Vec<&str> = self.enter.iter().map(String::as_str).collect();
         Gateway::start_as(Plan { data: Some(data), launcher: &launcher, unready: true, settings, ..Plan::default() })
     }
@@ -96,7 +96,7 @@ impl Drop for Disk {
     }
 }
 
-fn stop(mut gateway: Gateway) -> Result<()> {
+pub(super) fn stop(mut gateway: Gateway) -> Result<()> {
     gateway.signal(Signal::TERM)?;
     gateway.wait_exit(Duration::from_secs(30))?;
     Ok(())

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     num::NonZeroU16,
     sync::Arc,
+    task::{Context, Poll, Waker},
 };
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
     store::{Batch, Gathering, Parcel},
 };
-use crate::{session::SessionKey, subscription::Subscription};
+use crate::{retained::StoreFailed, session::SessionKey, subscription::Subscription};
 
 /// A delivery in the store. Its record stays until it is finished, or released by its [`SessionLog`].
 #[derive(Debug)]
@@ -29,6 +30,17 @@ impl StoredDelivery {
     #[must_use]
     pub const fn sequence(&self) -> Sequence {
         self.sequence
+    }
+
+    /// Ready with the outcome of the batch that puts it. One of QoS 2 is not sent before that.
+    pub fn poll_stored(&self, cx: &mut Context<'_>) -> Poll<Result<(), StoreFailed>> {
+        self.gathering.as_ref().map_or(Poll::Ready(Ok(())), |gathering| gathering.poll(cx))
+    }
+
+    /// Whether it is known that the store has not taken it, so that its publisher was told of a refusal.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self.poll_stored(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
     }
 
     /// Is over: acknowledged by PUBACK, refused by PUBREC, dropped from the queue, expired, or handed on. Its record is
@@ -105,6 +117,17 @@ impl SessionLog {
         self.newest = newest;
     }
 
+    /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
+    #[must_use]
+    pub const fn expiry_s(&self) -> Option<u32> {
+        self.expiry_s
+    }
+
+    /// Notes another time from the end of a connection to the end of the session, for its next record.
+    pub const fn set_expiry(&mut self, expiry_s: Option<u32>) {
+        self.expiry_s = expiry_s;
+    }
+
     /// Its client is connected again. The will of the connection before is over.
     pub fn connect(&mut self, expiry_s: Option<u32>, batch: &mut dyn Batch) {
         self.expiry_s = expiry_s;
@@ -164,6 +187,23 @@ impl SessionLog {
         delivery.finish(batch);
     }
 
+    /// Puts again that a delivery was released, because a batch with that has failed.
+    pub fn release_again(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
+        if let Some(released) = self.released.get_mut(&sequence) {
+            let before = std::mem::replace(released, batch.put(&Record::Released(self.first, sequence)));
+            batch.forget(before);
+        }
+    }
+
+    /// The number of the released delivery that has a packet identifier. All that are unfinished have different ones.
+    #[must_use]
+    pub fn released_as(&self, packet_id: NonZeroU16) -> Option<Sequence> {
+        let ids = u64::from(u16::MAX);
+        let first = *self.released.keys().next()?;
+        let ahead = (ids + u64::from(packet_id.get()) - u64::from(first.packet_id().get())) % ids;
+        Some(Sequence(first.0 + ahead)).filter(|sequence| self.released.contains_key(sequence))
+    }
+
     /// PUBCOMP has come for a delivery that was released.
     pub fn complete(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
         if let Some(id) = self.released.remove(&sequence) {
@@ -188,11 +228,18 @@ impl SessionLog {
     }
 
     /// Keeps the will of the connection, with its delay in seconds.
-    pub fn set_will(&mut self, delay_s: u32, will: StoredMessage, batch: &mut dyn Batch) {
+    pub fn set_will(&mut self, delay_s: u32, will: StoredMessage, batch: &mut dyn Batch) -> RecordId {
         let id = batch.put(&Record::Will(self.first, delay_s, will));
         if let Some(before) = self.will.replace(id) {
             batch.forget(before);
         }
+        id
+    }
+
+    /// The record of the will, if there is one.
+    #[must_use]
+    pub const fn will(&self) -> Option<RecordId> {
+        self.will
     }
 
     /// The will is over: published, in this batch, or cancelled.

@@ -4,15 +4,20 @@
 //! tag (1 byte), a length (4 bytes) and that many bytes. Unknown tags are skipped, so that a later release can add a
 //! field. Numbers are little-endian.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use super::bytes::{Cursor, RecordError, put_counted, text};
 use crate::{
+    Timestamp,
     door::Door,
     meaning::{Clearing, Meaning},
-    message::{Message, Properties, Qos},
+    message::{Message, MessageId, Properties, Publisher, Qos},
+    retained::left_ms,
     topic::Topic,
 };
 
@@ -73,6 +78,32 @@ impl StoredMessage {
             principal: Arc::clone(&message.publisher.principal),
             client: Arc::clone(&message.publisher.client),
             door: message.publisher.door,
+        }
+    }
+
+    /// The message as it is delivered. `now` and `now_unix_ms` are the same moment on both clocks.
+    #[must_use]
+    pub fn restore(&self, now: Timestamp, now_unix_ms: u64) -> Message {
+        let left = self.expires_unix_ms.map(|expires| left_ms(self.ingest_unix_ms, expires, now_unix_ms));
+        let publisher = Publisher {
+            principal: Arc::clone(&self.principal),
+            client: Arc::clone(&self.client),
+            door: self.door,
+            slot: None,
+        };
+        Message {
+            id: MessageId::default(),
+            topic: self.topic.clone(),
+            payload: self.payload.clone(),
+            qos: self.qos,
+            meaning: self.meaning,
+            content_type: self.content_type.clone(),
+            expires_at: left.map(|left| now + Duration::from_millis(left)),
+            properties: self.properties.clone(),
+            publisher: Arc::new(publisher),
+            ingest: now,
+            ingest_unix_ms: self.ingest_unix_ms,
+            tag: OnceLock::new(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     num::NonZeroU16,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -15,7 +16,10 @@ use super::{
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
     store::{Batch, Parcel, SessionStore},
 };
-use crate::{session::SessionKey, subscription::Subscription};
+use crate::{retained::left_ms, session::SessionKey, subscription::Subscription};
+
+/// How long a session is kept that seems to have ended while the gateway was not there.
+const GRACE: Duration = Duration::from_mins(1);
 
 /// A delivery that a session had not finished.
 #[derive(Debug)]
@@ -53,6 +57,15 @@ pub struct RestoredSession {
     pub received: Vec<NonZeroU16>,
     /// The will of its last connection, and its delay in seconds.
     pub will: Option<(u32, StoredMessage)>,
+}
+
+/// The time until a session ends that was left at this time; `None`: never. The whole interval if the clock is behind;
+/// a minute if it seems to have ended, because the clock may be ahead.
+#[must_use]
+pub fn session_left(since_unix_ms: u64, expiry_s: Option<u32>, now_unix_ms: u64) -> Option<Duration> {
+    let whole_ms = u64::from(expiry_s?) * 1000;
+    let left = Duration::from_millis(left_ms(since_unix_ms, since_unix_ms.saturating_add(whole_ms), now_unix_ms));
+    Some(if left.is_zero() { GRACE } else { left })
 }
 
 /// Faults of the records, counted by kind.

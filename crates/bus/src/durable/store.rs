@@ -1,8 +1,13 @@
 //! The store of sessions, and the messages in it that several sessions share.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering::AcqRel},
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::AcqRel},
+    },
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -11,10 +16,10 @@ use super::{
     message::StoredMessage,
     record::{Record, RecordId},
 };
-use crate::retained::Completion;
+use crate::retained::{Completion, StoreFailed};
 
 /// Storage of sessions that outlives the process. Calls return at once; another thread writes.
-pub trait SessionStore: Send + Sync {
+pub trait SessionStore: fmt::Debug + Send + Sync {
     /// An empty batch.
     fn batch(&self) -> Box<dyn Batch>;
     /// Visits the records of sessions in order of their identifiers, with `None` in the place of those that cannot be
@@ -39,34 +44,74 @@ pub trait Batch: Send {
 ///
 /// A session on another worker may have a message acknowledged before the batch that puts it is appended. Its delivery
 /// is then forgotten here, because a store ignores what it is told to forget too early.
-pub struct Gathering(Mutex<Option<Box<dyn Batch>>>);
+pub struct Gathering(Mutex<Stage>);
+
+enum Stage {
+    /// Not appended yet, with those who wait for its outcome all the same.
+    Open(Box<dyn Batch>, Vec<Waker>),
+    Appended(Completion),
+}
 
 impl Gathering {
     /// Begins an empty one.
     #[must_use]
     pub fn new(store: &dyn SessionStore) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Some(store.batch()))))
+        Arc::new(Self(Mutex::new(Stage::Open(store.batch(), Vec::new()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the batch. `None` once it was appended.
     pub fn with<T>(&self, change: impl FnOnce(&mut dyn Batch) -> T) -> Option<T> {
-        let mut batch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        batch.as_mut().map(|batch| change(batch.as_mut()))
+        match &mut *self.lock() {
+            Stage::Open(batch, _) => Some(change(batch.as_mut())),
+            Stage::Appended(_) => None,
+        }
     }
 
     /// Appends the batch. A message that has no delivery by now is not put.
     pub fn append(&self, parcels: impl IntoIterator<Item = Arc<Parcel>>) -> Completion {
-        let mut batch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut batch) = batch.take() else { return Completion::Ready };
+        let mut stage = self.lock();
+        let (mut batch, wakers) = match std::mem::replace(&mut *stage, Stage::Appended(Completion::Ready)) {
+            Stage::Open(batch, wakers) => (batch, wakers),
+            Stage::Appended(completion) => {
+                *stage = Stage::Appended(completion.clone());
+                return completion;
+            }
+        };
         for parcel in parcels {
             parcel.leave(batch.as_mut());
         }
-        batch.append()
+        let completion = batch.append();
+        *stage = Stage::Appended(completion.clone());
+        drop(stage);
+        wakers.into_iter().for_each(Waker::wake);
+        completion
+    }
+
+    /// Ready with the outcome of the batch once it was appended and that is known.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<(), StoreFailed>> {
+        match &mut *self.lock() {
+            Stage::Open(_, wakers) => {
+                if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    wakers.push(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            Stage::Appended(completion) => {
+                let outcome = std::task::ready!(Pin::new(&mut *completion).poll(cx));
+                // All deliveries of it hold on to this, so it is small from now on.
+                *completion = if outcome.is_ok() { Completion::Ready } else { Completion::Failed };
+                Poll::Ready(outcome)
+            }
+        }
     }
 }
 
-impl std::fmt::Debug for Gathering {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Gathering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gathering").finish_non_exhaustive()
     }
 }

@@ -53,6 +53,12 @@ impl Life {
         self.expires_unix_ms.saturating_sub(now_unix_ms).min(self.whole_ms())
     }
 
+    /// The time left, by a clock that may not have been set, or not have been when the message came in.
+    fn told_ms(self, now_unix_ms: u64) -> u64 {
+        let is_told = self.is_dated() || (self.ingest_unix_ms..EARLIEST_UNIX_MS).contains(&now_unix_ms);
+        if is_told { self.left_ms(now_unix_ms) } else { self.whole_ms() }
+    }
+
     /// Whether the clock that stamped it had been set.
     const fn is_dated(self) -> bool {
         self.expires_unix_ms >= EARLIEST_UNIX_MS
@@ -90,10 +96,7 @@ impl Retained {
     ) {
         let (topic, expires) = (stored.topic.clone(), stored.expires_unix_ms);
         let life = expires.map(|expires| Life { ingest_unix_ms: stored.ingest_unix_ms, expires_unix_ms: expires });
-        let left = life.map(|life| {
-            let told = life.is_dated() || (life.ingest_unix_ms..EARLIEST_UNIX_MS).contains(&now_unix_ms);
-            if told { life.left_ms(now_unix_ms) } else { life.whole_ms() }
-        });
+        let left = life.map(|life| life.told_ms(now_unix_ms));
         if left == Some(0) {
             clocked.expired.insert(topic);
             return;
@@ -212,8 +215,13 @@ impl Retained {
     }
 }
 
+/// The milliseconds that something is left which began and ends at these times, by a clock of which the same is true.
+pub(crate) fn left_ms(began_unix_ms: u64, ends_unix_ms: u64, now_unix_ms: u64) -> u64 {
+    Life { ingest_unix_ms: began_unix_ms, expires_unix_ms: ends_unix_ms }.told_ms(now_unix_ms)
+}
+
 /// The expiry of a message in milliseconds since 1970.
-pub(super) fn expires_unix_ms(message: &Message) -> Option<u64> {
+pub(crate) fn expires_unix_ms(message: &Message) -> Option<u64> {
     let life = message.expires_at?.since(message.ingest).as_millis();
     Some(message.ingest_unix_ms.saturating_add(u64::try_from(life).unwrap_or(u64::MAX)))
 }

@@ -6,6 +6,7 @@ use super::Worker;
 use crate::{
     completions::Completions,
     counters::Counters,
+    durable::Gather,
     limits::{DELIVERED_UNDER_LOCK, DELIVERIES_PER_TURN, RUN_MAX},
     message::Publication,
     order::Held,
@@ -21,6 +22,7 @@ impl Worker {
         &mut self,
         most: u64,
         batch: &[Publication<'_>],
+        gather: &Gather,
         pushed: &mut Pushed,
         completions: &mut Completions,
     ) -> usize {
@@ -39,7 +41,7 @@ impl Worker {
                 held = Some((bus.order().lock(shards), before));
             }
             self.keep(run, batch.len() - rest.len(), completions);
-            self.deliver(u64::MAX, run, pushed);
+            self.deliver(u64::MAX, run, gather, pushed);
             rest = later;
             // After a run with very many subscribers the next ones are short.
             let is_wide = self.work(&pushed.tally) - before >= DELIVERIES_PER_TURN;

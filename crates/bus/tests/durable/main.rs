@@ -5,5 +5,6 @@
 mod any;
 mod crashes;
 mod damage;
+mod gathered;
 mod records;
 mod restored;

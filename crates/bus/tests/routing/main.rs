@@ -314,7 +314,7 @@ fn a_closed_bus_takes_wills_only_and_delivers_nothing_that_it_refuses() {
     let mut batch = [publication("t", b"late", &me)];
     let _ = worker.publish(&mut batch);
     assert!(batch[0].outcome().refused);
-    let _ = worker.publish_will(&mut [publication("t", b"will", &me)]);
+    let _ = worker.publish_will(&mut [publication("t", b"will", &me)], &|_, _| {});
     assert_eq!(received(&slot), ["t=will"]);
     assert_eq!(bus.counters().refused.load(Ordering::Relaxed), 1);
 }

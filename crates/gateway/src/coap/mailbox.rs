@@ -256,6 +256,7 @@ mod tests {
             topic: None,
             held: 0,
             copy: None,
+            gather: None,
         };
         queue.deliver(&publication, &delivery)
     }
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_long_queue_does_not_stay() {
         let mut queue = Notifications::new(usize::MAX, 65_536);
-        let mut fill = |queue: &mut Notifications| {
+        let fill = |queue: &mut Notifications| {
             (0..65_536).for_each(|n: u64| {
                 let _ = deliver(queue, n % 7, b"value", Qos::AtMostOnce);
             });

@@ -259,7 +259,9 @@ impl Core {
             && self.holding.len() < self.ctx.door.config.pending_max / 2;
         let mut held = Vec::new();
         for (index, Made { ticket, owner, meaning, outcome }) in answers.enumerate() {
-            let completion = completions.of(index);
+            // Those of which nothing is kept wait for nothing.
+            let is_kept = meaning.is_state() || outcome.stored;
+            let completion = if is_kept { completions.of(index) } else { &Completion::Ready };
             if outcome.precondition_failed {
                 self.respond(now, ticket, &Response::new(Code::PRECONDITION_FAILED));
             } else if outcome.refused {
@@ -267,9 +269,9 @@ impl Core {
                 self.respond(now, ticket, &Response::unavailable(after));
             } else if outcome.slowed && holds {
                 self.server.defer(machine_time(now), &ticket);
-                let completion = if meaning.is_state() { completion.clone() } else { Completion::Ready };
+                let completion = completion.clone();
                 held.push(Held { answer: Owed { ticket, code: done(meaning, outcome), owner }, completion });
-            } else if !meaning.is_state() || completion.is_ready() {
+            } else if completion.is_ready() {
                 self.respond(now, ticket, &Response::new(done(meaning, outcome)));
             } else {
                 self.server.defer(machine_time(now), &ticket);

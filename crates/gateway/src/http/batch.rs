@@ -244,7 +244,7 @@ fn publish_turn(
                 Some((index, outcome)) if !outcome.refused => {
                     let text = &mut results.text;
                     ndjson::push_accepted(line.number, &ready.decoded.topic, outcome.matched, text);
-                    if ready.decoded.retain {
+                    if ready.decoded.retain || outcome.stored {
                         results.wait(published.completions.of(index), line.number, start);
                     }
                 }

@@ -196,6 +196,7 @@ impl Snapshot {
             ("bus_delivered", "Deliveries handed to mailboxes", &count.delivered),
             ("bus_sent", "Messages that mailboxes handed to connections", &count.sent),
             ("bus_pulled", "Retained messages put into mailboxes for new subscriptions", &count.pulled),
+            ("bus_restored", "Messages that waited for sessions which were restored at the start", &count.restored),
             ("bus_handed_on", "Messages that went to another member of a shared subscription", &count.handed_on),
             ("bus_dropped_full", "Deliveries dropped because a queue was full", &count.dropped_full),
             ("bus_dropped_expired", "Deliveries dropped because they had expired", &count.dropped_expired),

@@ -1,24 +1,49 @@
 //! Attaching a client to its session, and CONNACK.
 
-use std::{rc::Rc, sync::Arc};
+use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use fogmux_auth::Verified;
-use fogmux_bus::{Asked, AttachError, Attached, Door, Publisher};
+use fogmux_bus::{Account, Asked, AttachError, Attached, Claim, Completion, Door, Publisher, SessionKey, Slot};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
     access::Gate,
     authenticate::Admitted,
-    connection::Granted,
     context::MqttContext,
+    durable::Durable,
+    greeting::Waits,
     login::Refusal,
     mailbox::MqttMailbox,
     reauthenticate::Extended,
     session::session_key,
-    takeover::{Previous, succeed},
+    takeover::{Follows, Previous, succeed},
     will::Will,
 };
 use crate::{Peer, credential::Expiry, shares::Table, unfinished};
+
+/// The result of a login.
+pub(super) struct Granted {
+    pub(super) negotiation: Negotiation,
+    pub(super) slot: Arc<Slot<MqttMailbox>>,
+    pub(super) claim: Claim,
+    pub(super) gate: Arc<Gate>,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) peer: SocketAddr,
+    pub(super) will: Option<Will>,
+    pub(super) greeting: Vec<u8>,
+    /// When the credential expires.
+    pub(super) expires: Option<Expiry>,
+    /// The generation of the rules under which the client was admitted.
+    pub(super) generation: u64,
+    /// The state for re-authentication, if the client may ask for one.
+    pub(super) extended: Option<Extended>,
+    /// The previous connections, if they may still publish.
+    pub(super) follows: Option<Follows>,
+    /// Whether the session has records in the store.
+    pub(super) durable: bool,
+    /// The changes in the store that CONNACK waits for.
+    pub(super) waits: Option<Box<Waits>>,
+}
 
 /// Attaches the client to its session and encodes CONNACK.
 pub(super) fn attach(
@@ -55,33 +80,26 @@ pub(super) fn attach(
     let no_room = |_| (ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR, "the Maximum Packet Size is too small for CONNACK");
     greet(false).map_err(no_room)?;
     let account = || ctx.bus().memory().account(unfinished::owner(&principal, peer.address));
-    let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx), account()), ctx.id);
+    let make =
+        || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(&ctx.shared), account()), ctx.id);
     let asked = Asked { fresh: negotiation.clean_start, transient: negotiation.session_expiry == 0 };
     let attached = door.sessions.attach(&key, &principal.name, asked, ctx.id, make);
-    let Attached { slot, claim, present, ended, gave_way, behind } = attached.map_err(|error| match error {
-        AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
-        AttachError::Full => {
-            ctx.shared.metrics.shares.refused(Table::Sessions, &principal.name, ctx.now());
-            (ReasonCode::QUOTA_EXCEEDED, "too many sessions")
-        }
-    })?;
+    let attached = attached.map_err(|error| not_attached(ctx, &principal.name, error))?;
+    let Attached { slot, claim, present, ended, gave_way, behind } = attached;
     if let Some(gone) = gave_way {
         door.give_way(ctx, &gone);
     }
+    let replaced = ended.clone();
     let follows = succeed(ctx, &key, &slot, claim, Previous { ended, behind });
-    let gate = if present {
-        // If the connection is displaced already, its first turn notices.
-        let resumed = slot.with_claim(claim, |mailbox| {
-            mailbox.resume(config, ctx.now());
-            Arc::clone(&mailbox.gate)
-        });
-        resumed.map_or_else(|_| Arc::clone(&gate), |held| renewed(ctx, held, &gate))
-    } else {
-        gate
-    };
+    let gate = if present { resume(ctx, &slot, claim, (config, account()), gate) } else { gate };
     if let Some(will) = &mut will {
         will.gate = Arc::clone(&gate);
     }
+    let owned = Owned { key: &key, principal: &principal.name, seconds: negotiation.session_expiry };
+    let committed = keep(ctx, &slot, claim, &owned, present, will.as_mut());
+    let durable = committed.is_some();
+    let waits = || Box::new(Waits { committed: committed.unwrap_or_default(), replaced, present });
+    let waits = door.config.store.is_some().then(waits);
     let greeting = greet(present).map_err(no_room)?;
     let publisher = publisher(Some(slot.id()));
     let expires = expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s));
@@ -101,7 +119,80 @@ pub(super) fn attach(
         generation,
         extended,
         follows,
+        durable,
+        waits,
     })
+}
+
+fn not_attached(ctx: &MqttContext, principal: &Arc<str>, error: AttachError) -> Refusal {
+    match error {
+        AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
+        AttachError::Full => {
+            ctx.shared.metrics.shares.refused(Table::Sessions, principal, ctx.now());
+            (ReasonCode::QUOTA_EXCEEDED, "too many sessions")
+        }
+    }
+}
+
+/// Goes on with a session that was there. Returns its gate, with the permissions of the present credential.
+fn resume(
+    ctx: &MqttContext,
+    slot: &Slot<MqttMailbox>,
+    claim: Claim,
+    (config, account): (OutboundConfig, Arc<Account>),
+    shown: Arc<Gate>,
+) -> Arc<Gate> {
+    // If the connection is displaced already, its first turn notices.
+    let resumed = slot.with_account(claim, |mailbox| {
+        // Clients without a name are told apart by their addresses, which the store does not have.
+        mailbox.give_to(account);
+        let refused = mailbox.resume(config, ctx.now());
+        ctx.bus().counters().full(u64::from(refused));
+        Arc::clone(&mailbox.gate)
+    });
+    resumed.map_or_else(|_| Arc::clone(&shown), |held| renewed(ctx, held, &shown))
+}
+
+/// The properties of a session that are stored.
+struct Owned<'a> {
+    key: &'a SessionKey,
+    principal: &'a Arc<str>,
+    /// Seconds from the end of a connection to the end of the session.
+    seconds: u32,
+}
+
+/// Notes in the store that the client of a session is connected, with its will. Returns what CONNACK waits for, or
+/// `None` if the session has no records.
+fn keep(
+    ctx: &MqttContext,
+    slot: &Arc<Slot<MqttMailbox>>,
+    claim: Claim,
+    owned: &Owned<'_>,
+    present: bool,
+    will: Option<&mut Will>,
+) -> Option<Completion> {
+    let store = ctx.door.config.store.as_ref()?;
+    let kept = slot.with_claim(claim, |mailbox| {
+        match &mut mailbox.durable {
+            // It ends with its connection now.
+            Some(_) if owned.seconds == 0 => {
+                mailbox.ended = Some(Box::new(mailbox.end_durable()));
+                return None;
+            }
+            Some(durable) => durable.connect(owned.seconds),
+            none if owned.seconds > 0 && !present => {
+                let (key, principal) = (owned.key.clone(), Arc::clone(owned.principal));
+                *none = Some(Durable::begin(Arc::clone(store), key, principal, owned.seconds));
+            }
+            None => return None,
+        }
+        if let (Some(will), Some(durable)) = (will, &mut mailbox.durable) {
+            let record = durable.set_will(will.delay, will.stored(ctx.unix_ms(ctx.now())));
+            will.record = Some((Arc::clone(slot), record));
+        }
+        Some(mailbox.append().0)
+    });
+    kept.ok().flatten()
 }
 
 fn outbound(negotiation: &Negotiation) -> OutboundConfig {
@@ -113,7 +204,6 @@ fn outbound(negotiation: &Negotiation) -> OutboundConfig {
     }
 }
 
-/// The gate of a continued session, with the permissions of the present credential.
 fn renewed(ctx: &MqttContext, held: Arc<Gate>, shown: &Gate) -> Arc<Gate> {
     if held.renew(shown.access()) {
         ctx.bus().invalidate();

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::{
     connection::{Connection, End},
     context::MqttContext,
-    mailbox::MqttMailbox,
+    durable,
     receive::Input,
     will::{WILL_WAIT, Will},
 };
@@ -198,7 +198,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             ctx.shared.shutdown.left_unacknowledged(left);
         }
         // Only this connection's claim can be affected: otherwise `with_claim` and `detach` fail.
-        let dropped = self.slot.with_claim(self.claim, MqttMailbox::disconnect).unwrap_or(0);
+        let (since, expiry_s) = (ctx.unix_ms(self.now), durable::expiry(self.session_expiry));
+        let dropped = self.slot.with_claim(self.claim, |mailbox| {
+            let dropped = mailbox.disconnect();
+            mailbox.leave_store(since, expiry_s, will.is_some());
+            dropped
+        });
+        let dropped = dropped.unwrap_or(0);
         ctx.bus().counters().gone(u64::try_from(dropped).unwrap_or(u64::MAX));
         let keep =
             (self.session_expiry != SESSION_NEVER_EXPIRES).then(|| Duration::from_secs(u64::from(self.session_expiry)));

@@ -1,10 +1,14 @@
 //! Configuration of the MQTT door: every bound on what a client can make the gateway hold.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use fogmux_bus::durable::SessionStore;
 
 /// Configuration of the MQTT door. Every field has a default.
 #[derive(Clone, Debug)]
 pub struct MqttConfig {
+    /// The store of sessions that outlive their connection; `None`: they end with the process.
+    pub store: Option<Arc<dyn SessionStore>>,
     /// Time from the connection to an accepted CONNECT.
     pub login_deadline: Duration,
     /// Largest CONNECT, in bytes; its sender is not authenticated yet.
@@ -94,6 +98,7 @@ pub enum SlowSubscriber {
 impl Default for MqttConfig {
     fn default() -> Self {
         Self {
+            store: None,
             login_deadline: Duration::from_secs(10),
             connect_bytes_max: 64 << 10,
             logins_bytes_max: 16 << 20,

@@ -10,25 +10,26 @@ use std::{
 };
 
 use fogmux_bus::{Claim, Publisher, SessionKey, Slot, Timestamp};
-use fogmux_mqtt::{Inbound, InboundConfig, Limits, Negotiation, ReasonCode, Role, Version};
+use fogmux_mqtt::{Inbound, InboundConfig, Limits, ReasonCode, Role, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     access::{Gate, WriteCache},
+    attach::Granted,
     boundary::Boundary,
     context::MqttContext,
     mailbox::MqttMailbox,
     output::Output,
-    publish::Pending,
+    owed::Pending,
     reauthenticate::Extended,
     receive::Input,
     recent::Recent,
     retained::Pulls,
     session::{LeftGroups, session_key},
     set_aside::SetAside,
-    takeover::Follows,
     wheel::Entry,
     will::Will,
+    withheld::Withheld,
 };
 use crate::{
     credential::Expiry,
@@ -52,26 +53,6 @@ pub(super) const LOOKS_PER_TURN: u16 = 1024;
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Acknowledgements that wait for the store above which nothing more is read.
 const PENDING_MAX: usize = 64;
-
-/// The result of a login.
-pub(super) struct Granted {
-    pub(super) negotiation: Negotiation,
-    pub(super) slot: Arc<Slot<MqttMailbox>>,
-    pub(super) claim: Claim,
-    pub(super) gate: Arc<Gate>,
-    pub(super) publisher: Arc<Publisher>,
-    pub(super) peer: SocketAddr,
-    pub(super) will: Option<Will>,
-    pub(super) greeting: Vec<u8>,
-    /// When the credential expires.
-    pub(super) expires: Option<Expiry>,
-    /// The generation of the rules under which the client was admitted.
-    pub(super) generation: u64,
-    /// The state for re-authentication, if the client may ask for one.
-    pub(super) extended: Option<Extended>,
-    /// The previous connections, if they may still publish.
-    pub(super) follows: Option<Follows>,
-}
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +118,8 @@ pub(super) struct Connection<S> {
     pub(super) packet_bytes_max: u32,
     /// The generation of the rules under which the client was last checked.
     pub(super) generation: u64,
+    /// Whether the session has records in the store.
+    pub(super) durable: bool,
     /// Whether the last turn had a PUBLISH in it.
     pub(super) publishes: bool,
     /// The client owes acknowledgements, so it is read even when memory is tight.
@@ -169,6 +152,8 @@ pub(super) struct Connection<S> {
 pub(super) struct Rare {
     /// Acknowledgements that wait for the store.
     pub(super) pending: VecDeque<Pending>,
+    /// Answers that wait for the store of sessions.
+    pub(super) withheld: VecDeque<Withheld>,
     /// Subscriptions whose retained messages have not all been sent.
     pub(super) pulls: Pulls,
     /// Shared subscriptions that the client has left in this turn.
@@ -227,6 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             problem_information: negotiation.problem_information,
             packet_bytes_max: negotiation.packet_bytes_max,
             generation: granted.generation,
+            durable: granted.durable,
             publishes: false,
             awaiting: false,
             now,
@@ -256,9 +242,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.rare.get_or_insert_default()
     }
 
-    /// Acknowledgements that wait for the store.
+    /// Acknowledgements and other answers that wait for the store.
     pub(super) fn pending(&self) -> usize {
-        self.rare.as_ref().map_or(0, |rare| rare.pending.len())
+        self.rare.as_ref().map_or(0, |rare| rare.pending.len() + rare.withheld.len())
     }
 
     /// Subscriptions whose retained messages have not all been sent.
@@ -322,6 +308,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if reads { self.poll_receive(cx)?.is_ready() } else { self.pauses_long() && self.poll_control(cx)? };
             if self.pending() > 0 {
                 progress |= self.poll_pending(cx)?;
+                progress |= self.poll_withheld(cx)?;
             }
             if progress || turn == 0 || self.egress.is_runnable() {
                 self.poll_send(cx)?;

@@ -3,6 +3,7 @@
 //!
 //! All filters are validated before the first is subscribed to: a malformed packet has no effect.
 
+use fogmux_bus::{Completion, Subscription};
 use fogmux_mqtt::{
     Packet, PacketId, Properties, PropertyBuffer, ReasonCode, ReasonCodes, Suback, Subscribe, SubscribeEntries,
     SubscriptionOptions, TopicFilters, Unsuback, Unsubscribe,
@@ -12,8 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     connection::{Connection, End},
     ending::UNSUBSCRIBED,
+    mailbox::MqttMailbox,
     set_aside::SetAside,
-    subscribe::too_many,
+    subscribe::{Made, too_many},
+    withheld::Otherwise,
 };
 
 /// The work of a subscription, in deliveries: it takes some four microseconds, rules included.
@@ -46,6 +49,21 @@ pub(super) struct Filters {
     codes: Option<Vec<u8>>,
     /// Why the first was refused.
     why: Option<String>,
+    /// What the store of sessions is to keep of them.
+    kept: Kept,
+}
+
+/// The subscriptions of a packet that the store of sessions is to keep.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Those that it has not been given yet, with the places of their reason codes.
+    made: Vec<(usize, Made)>,
+    /// Those that it was given.
+    places: Vec<usize>,
+    /// Those of them that were not there before.
+    new: Vec<Subscription>,
+    /// When it has them all.
+    completion: Completion,
 }
 
 /// Filters that have still to be handled, with their bytes.
@@ -62,8 +80,8 @@ impl Unhandled {
 }
 
 impl Filters {
-    const fn new(request: Request, packet_id: PacketId) -> Self {
-        Self { request, packet_id, at: 0, count: 0, codes: None, why: None }
+    fn new(request: Request, packet_id: PacketId) -> Self {
+        Self { request, packet_id, at: 0, count: 0, codes: None, why: None, kept: Kept::default() }
     }
 
     /// The next filter of this pass, with the options of a subscription.
@@ -118,6 +136,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Handles filters, one at least, until others have their turn. Returns whether all are handled.
     fn handle_filters(&mut self, bytes: &[u8], filters: &mut Filters) -> Result<bool, End> {
+        let is_over = self.look_at_filters(bytes, filters)?;
+        if !filters.kept.made.is_empty() {
+            self.keep_subscriptions(&mut filters.kept)?;
+        }
+        if is_over {
+            let codes = filters.codes.take().unwrap_or_default();
+            self.answer_filters(filters, &codes)?;
+        }
+        Ok(is_over)
+    }
+
+    /// Gives the store of sessions what was subscribed to in this turn.
+    fn keep_subscriptions(&mut self, kept: &mut Kept) -> Result<(), End> {
+        let appended = self.slot.with_claim(self.claim, |mailbox| {
+            for (place, Made { subscription, wanted, existed }) in kept.made.drain(..) {
+                if let Some(durable) = &mut mailbox.durable {
+                    durable.subscribe(&subscription, wanted);
+                }
+                kept.places.push(place);
+                kept.new.extend((!existed).then_some(subscription));
+            }
+            mailbox.append()
+        });
+        let (completion, _) = appended.map_err(|_| End::Displaced)?;
+        kept.completion = kept.completion.and(&completion);
+        Ok(())
+    }
+
+    /// The same without the store.
+    fn look_at_filters(&mut self, bytes: &[u8], filters: &mut Filters) -> Result<bool, End> {
         loop {
             let work = match (filters.next(bytes), &mut filters.codes) {
                 (Some((filter, _)), None) => {
@@ -143,7 +191,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         Request::Subscribe { id } => {
                             let subscription = self.well_formed(filter)?;
                             let code = match self.subscribe_to(subscription, options, id) {
-                                Ok(()) => options.qos.bits(),
+                                Ok(made) => {
+                                    filters.kept.made.extend(self.durable.then_some((codes.len(), made)));
+                                    options.qos.bits()
+                                }
                                 Err((reason, text)) => {
                                     filters.why.get_or_insert(text);
                                     reason.0
@@ -160,11 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     codes.push(code);
                     work.saturating_add(u64::try_from(filter.len() / BYTES_PER_DELIVERY).unwrap_or(u64::MAX))
                 }
-                (None, Some(codes)) => {
-                    let codes = std::mem::take(codes);
-                    self.answer_filters(filters, &codes)?;
-                    return Ok(true);
-                }
+                (None, Some(_)) => return Ok(true),
             };
             self.deliveries.add(work);
             if self.deliveries.are_enough() {
@@ -177,16 +224,48 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reason String if there was only one and it was refused.
     fn answer_filters(&mut self, filters: &mut Filters, codes: &[u8]) -> Result<(), End> {
         let text = filters.why.take().filter(|_| codes.len() == 1);
-        let (packet_id, codes) = (filters.packet_id, ReasonCodes::new(codes));
+        let packet_id = filters.packet_id;
         match filters.request {
             Request::Subscribe { .. } => {
                 let mut list = PropertyBuffer::new();
                 let properties = self.explanation(text.as_deref(), &mut list);
-                self.answer(&Packet::Suback(Suback { packet_id, properties, codes }))
+                let suback = |codes| Packet::Suback(Suback { packet_id, properties, codes: ReasonCodes::new(codes) });
+                let Kept { made: _, places, new, completion } = std::mem::take(&mut filters.kept);
+                if places.is_empty() {
+                    return self.answer(&suback(codes));
+                }
+                let mut refusals = codes.to_vec();
+                for place in places {
+                    if let Some(code) = refusals.get_mut(place) {
+                        *code = ReasonCode::QUOTA_EXCEEDED.0;
+                    }
+                }
+                let granted = self.encoded(&suback(codes))?;
+                let refused = self.encoded(&suback(&refusals))?;
+                self.withhold(completion, granted, Otherwise::Refuse(refused, new));
+                Ok(())
             }
             Request::Unsubscribe => {
-                self.answer(&Packet::Unsuback(Unsuback { packet_id, properties: Properties::NONE, codes }))
+                let codes = ReasonCodes::new(codes);
+                let unsuback = Packet::Unsuback(Unsuback { packet_id, properties: Properties::NONE, codes });
+                if !self.durable {
+                    return self.answer(&unsuback);
+                }
+                let bytes = self.encoded(&unsuback)?;
+                let appended = self.slot.with_claim(self.claim, MqttMailbox::append);
+                let (completion, _) = appended.map_err(|_| End::Displaced)?;
+                self.withhold(completion, bytes, Otherwise::End);
+                Ok(())
             }
         }
+    }
+
+    /// An answer that may wait for the store of sessions.
+    fn encoded(&mut self, packet: &Packet<'_>) -> Result<Vec<u8>, End> {
+        let mut bytes = Vec::new();
+        let encoded = packet.encode_within(self.version, self.packet_bytes_max, &mut bytes);
+        encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))?;
+        self.ctx.shared.metrics.mqtt_only.control_out.increment();
+        Ok(bytes)
     }
 }

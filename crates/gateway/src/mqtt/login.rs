@@ -8,11 +8,11 @@ use fogmux_mqtt::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::{
-    attach::attach,
+    attach::{Granted, attach},
     authenticate::Login,
     close::linger,
     config::MqttConfig,
-    connection::{Connection, Granted},
+    connection::Connection,
     context::MqttContext,
     early::Early,
     transport::user_timeout,
@@ -59,14 +59,20 @@ where
         result = attempt => result,
     };
     match result {
-        Ok((granted, rest)) => {
+        Ok((mut granted, rest)) => {
             stream.set_user_timeout(user_timeout(&ctx.door.config, granted.negotiation.keep_alive));
             ctx.shared.metrics.mqtt_only.control_out.increment();
             drop(early);
-            let follows = granted.follows;
+            let (follows, waits) = (granted.follows, granted.waits.take());
             let mut connection = Box::new(Connection::new(ctx, stream, granted, rest));
             if let Some(previous) = follows
                 && let Err(end) = connection.follow(previous).await
+            {
+                connection.close(end).await;
+                return None;
+            }
+            if let Some(waits) = waits
+                && let Err(end) = connection.wait_to_greet(waits).await
             {
                 connection.close(end).await;
                 return None;

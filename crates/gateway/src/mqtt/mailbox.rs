@@ -4,24 +4,29 @@
 //! QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. In a full queue
 //! the oldest messages are dropped (ADR 0018); a client that loses any of QoS 1 or 2 is disconnected by default.
 
+mod acknowledged;
+mod drained;
 mod giving;
 mod level;
 mod received;
 mod shared;
+mod stored;
 mod subscriptions;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, task::Context};
 
 use bytes::Bytes;
-use fogmux_bus::{Account, Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
-use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, Sent};
+use fogmux_bus::{Account, Completion, Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
+use fogmux_mqtt::{Outbound, OutboundConfig, Sent};
 use smallvec::SmallVec;
 
+use drained::Drained;
 use received::Unreleased;
 pub(super) use shared::{Leaves, Left};
+use stored::Fate;
 use subscriptions::Subscriptions;
 
-use super::{access::Gate, bounds::Bounds, kept::Kept, pace::Pace, translate};
+use super::{access::Gate, bounds::Bounds, durable::Durable, kept::Kept, pace::Pace, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
@@ -56,34 +61,15 @@ pub(super) struct MqttMailbox {
     /// The session has ended for one of another principal.
     pub(super) gave_way: bool,
     pub(super) received: Unreleased,
+    /// Its records in the store, if it outlives its connection.
+    pub(super) durable: Option<Box<Durable>>,
+    /// Resolved when the store has forgotten it, once it has ended.
+    pub(super) ended: Option<Box<Completion>>,
     /// In a box: many clients only publish, and each byte here is paid ten thousand times.
     pub(super) subscriptions: Option<Box<Subscriptions>>,
     pub(super) gate: Arc<Gate>,
     bounds: Arc<Bounds>,
     account: Arc<Account>,
-}
-
-/// The result of a drain.
-#[derive(Debug, Default)]
-pub(super) struct Drained {
-    /// A payload to write after the bytes.
-    pub(super) tail: Option<Bytes>,
-    /// Messages from the queue that were encoded.
-    pub(super) sent: u64,
-    /// Messages that expired in the queue (§3.3.2.3.3).
-    pub(super) expired: u64,
-    /// Messages from the queue that are too large for the client ([MQTT-3.1.2-25]).
-    pub(super) too_large: u64,
-    /// Whether more could be sent at once if the output had room.
-    pub(super) more: bool,
-    /// Whether the queue is empty.
-    pub(super) queue_empty: bool,
-    /// Messages of QoS 1 and 2 that the client has lost.
-    pub(super) lost: u32,
-    /// Whether the client is to be disconnected for it.
-    pub(super) overrun: bool,
-    /// Whether the client owes acknowledgements.
-    pub(super) awaiting: bool,
 }
 
 impl MqttMailbox {
@@ -104,6 +90,8 @@ impl MqttMailbox {
             evicted: false,
             gave_way: false,
             received: Unreleased::default(),
+            durable: None,
+            ended: None,
             subscriptions: None,
             gate,
             bounds,
@@ -112,12 +100,14 @@ impl MqttMailbox {
     }
 
     /// Continues with a new connection: bytes encoded for the old one are dropped, messages in flight are sent again.
-    pub(super) fn resume(&mut self, config: OutboundConfig, now: Timestamp) {
+    /// Returns how many messages were dropped, because the store had not taken them.
+    pub(super) fn resume(&mut self, config: OutboundConfig, now: Timestamp) -> u32 {
         self.outbound.resume(config);
         self.out = Vec::new();
         self.unwritten = 0;
         self.lost = 0;
         (self.connected, self.evicted, self.acknowledges, self.held_since) = (true, false, false, giving::wrapped(now));
+        self.drop_refused()
     }
 
     /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.
@@ -170,7 +160,11 @@ impl MqttMailbox {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
         if !self.may_grow(cost) || !self.may_take(cost, qos, held, now) {
+            self.discard(kept);
             return Delivered::Full(1);
+        }
+        if self.durable.is_some() && !self.fits(cost, qos, now) {
+            displaced = self.drop_refused();
         }
         while !self.fits(cost, qos, now) {
             if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
@@ -182,7 +176,7 @@ impl MqttMailbox {
                 return Delivered::Full(displaced + 1);
             }
             lost += u32::from(oldest > Qos::AtMostOnce && self.connected);
-            self.pop();
+            self.drop_oldest();
             displaced += 1;
         }
         self.queue_bytes += cost;
@@ -215,19 +209,30 @@ impl MqttMailbox {
         Some(kept)
     }
 
+    /// Drops the oldest message. Returns whether there was one.
+    fn drop_oldest(&mut self) -> bool {
+        let Some(kept) = self.pop() else { return false };
+        self.discard(kept);
+        true
+    }
+
     /// Moves everything that can be sent into `into`, in exchange for its empty buffer; an empty mailbox keeps none.
-    pub(super) fn drain(&mut self, into: &mut Vec<u8>, now: Timestamp) -> Drained {
+    pub(super) fn drain(&mut self, into: &mut Vec<u8>, now: Timestamp, cx: &mut Context<'_>) -> Drained {
         let overrun = self.is_overrun();
         let mut drained = Drained { overrun, lost: std::mem::take(&mut self.lost), ..Drained::default() };
         let level = self.level();
         if self.outbound.is_resending() {
-            self.outbound.resend(self.bounds.out_bytes, |kept| translate::describe(kept, now), &mut self.out);
+            let stop = self.bounds.out_bytes;
+            let too_large = self.outbound.resend(stop, |kept| translate::describe(kept, now), &mut self.out);
+            self.finish(too_large.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
         }
         // Otherwise the window stopped it, which an acknowledgement opens.
         let resends_more = self.outbound.is_resending() && self.out.len() >= self.bounds.out_bytes;
         if !self.queue.is_empty() && !self.outbound.is_resending() {
-            self.refill(now, &mut drained);
+            self.refill(now, cx, &mut drained);
         }
+        // Nothing waits for the end of those that have expired.
+        drop(self.append());
         self.hand_over(into);
         self.keep_pace(level - self.level(), now);
         // The connection says what it cannot write. Not before that, because when it can, nothing is drained behind it.
@@ -249,8 +254,10 @@ impl MqttMailbox {
 
     /// Whether a drain would yield something, retransmissions aside.
     pub(super) fn is_sendable(&self) -> bool {
-        let may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || self.window_open();
-        !self.out.is_empty() || (!self.outbound.is_resending() && self.queue.front().is_some_and(may_send))
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        let mut may_send =
+            |kept: &Kept| kept.qos == Qos::AtMostOnce || (self.window_open() && self.fate(kept, cx) != Fate::Waits);
+        !self.out.is_empty() || (!self.outbound.is_resending() && self.queue.front().is_some_and(&mut may_send))
     }
 
     /// Whether nothing is queued.
@@ -281,31 +288,43 @@ impl MqttMailbox {
     }
 
     /// Encodes from the queue until the output is full, the window closed, or a large payload is to be written.
-    fn refill(&mut self, now: Timestamp, drained: &mut Drained) {
+    fn refill(&mut self, now: Timestamp, cx: &mut Context<'_>, drained: &mut Drained) {
         while self.out.len() < self.bounds.out_bytes && drained.tail.is_none() {
             let Some(front) = self.queue.front() else { break };
             if front.message.is_expired(now) {
                 drained.expired += 1;
-                self.pop();
+                self.drop_oldest();
                 continue;
             }
             if front.qos != Qos::AtMostOnce && !self.window_open() {
                 break;
             }
+            match self.fate(front, cx) {
+                Fate::Sendable => {}
+                Fate::Waits => break,
+                Fate::Refused => {
+                    drained.refused += 1;
+                    self.drop_oldest();
+                    continue;
+                }
+            }
             let Some(kept) = self.pop() else { break };
-            drained.tail = self.send(&kept, now, drained);
+            drained.tail = self.send(kept, now, drained);
         }
     }
 
     /// Appends a queued message, and returns its payload if that is written from where it is. A message that is too
     /// large for the client counts as delivered ([MQTT-3.1.2-25]).
-    fn send(&mut self, kept: &Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
-        let outgoing = translate::describe(kept, now);
+    fn send(&mut self, mut kept: Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
+        let mut stored = kept.stored.take();
+        self.skip_to(stored.as_deref());
+        let outgoing = translate::describe(&kept, now);
         let large = outgoing.payload.len() > LARGE_BYTES;
         let inflight_bytes = &mut self.inflight_bytes;
         let keep = || {
+            let kept = kept.with(stored.take());
             *inflight_bytes += kept.cost();
-            kept.clone()
+            kept
         };
         let sent = if large {
             self.outbound.publish_head(&outgoing, keep, &mut self.out)
@@ -315,43 +334,8 @@ impl MqttMailbox {
         let sent = matches!(sent, Sent::Sent(_));
         drained.sent += u64::from(sent);
         drained.too_large += u64::from(!sent);
+        self.finish(stored.map(|stored| *stored));
         (large && sent).then(|| kept.message.payload.clone())
-    }
-
-    /// PUBACK.
-    pub(super) fn handle_puback(&mut self, id: PacketId) -> Result<(), ProtocolError> {
-        let acknowledged = self.outbound.handle_puback(id)?;
-        self.give_back(acknowledged);
-        Ok(())
-    }
-
-    /// PUBREC; PUBREL is appended to `out`.
-    pub(super) fn handle_pubrec(
-        &mut self,
-        id: PacketId,
-        reason: ReasonCode,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ProtocolError> {
-        let acknowledged = self.outbound.handle_pubrec(id, reason, out)?;
-        self.give_back(acknowledged);
-        Ok(())
-    }
-
-    /// PUBCOMP.
-    pub(super) fn handle_pubcomp(&mut self, id: PacketId) -> Result<(), ProtocolError> {
-        let acknowledged = self.outbound.handle_pubcomp(id)?;
-        self.give_back(acknowledged);
-        Ok(())
-    }
-
-    fn give_back(&mut self, acknowledged: Acknowledged<Kept>) {
-        match acknowledged {
-            Acknowledged::Over(Some(kept)) | Acknowledged::Released(Some(kept)) => {
-                self.inflight_bytes = self.inflight_bytes.saturating_sub(kept.cost());
-                self.note_taken(kept.cost());
-            }
-            Acknowledged::Over(None) | Acknowledged::Released(None) | Acknowledged::Unknown => {}
-        }
     }
 }
 
@@ -362,6 +346,7 @@ fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retai
         retain,
         ids: SmallVec::from_slice(delivery.ids),
         share: u32::try_from(delivery.tag).unwrap_or(0),
+        stored: None,
     }
 }
 
@@ -369,6 +354,9 @@ impl Mailbox for MqttMailbox {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
         let qos = delivery.qos(publication);
         let retain = publication.meaning.is_state() && delivery.retain_as_published;
+        if self.durable.is_some() && qos != Qos::AtMostOnce {
+            return self.deliver_stored(publication, delivery, qos, retain);
+        }
         if publication.payload.as_slice().len() <= LARGE_BYTES && self.may_encode(qos) {
             return self.encode(publication, delivery, qos, retain);
         }
@@ -388,6 +376,9 @@ impl Mailbox for MqttMailbox {
 
     fn close(&mut self) {
         self.disconnect();
+        if self.durable.is_some() {
+            self.ended = Some(Box::new(self.end_durable()));
+        }
         (self.queue, self.queue_bytes) = (VecDeque::new(), 0);
         self.outbound = Outbound::new(*self.outbound.config());
         self.inflight_bytes = 0;
@@ -403,6 +394,10 @@ impl Mailbox for MqttMailbox {
     }
 
     fn slow_down(&mut self) -> Option<SlowDown> {
+        // Behind all deliveries of a batch: of what had to make room for them.
+        if self.durable.is_some() {
+            drop(self.append());
+        }
         self.ask_to_slow_down()
     }
 }

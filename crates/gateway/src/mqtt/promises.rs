@@ -15,7 +15,8 @@ use tokio::{
 
 use super::{
     connection::Connection,
-    publish::{Owed, Verdict, Verdicts},
+    owed::{self, Owed},
+    publish::{Verdict, Verdicts},
 };
 
 /// The promises for messages that are set aside.
@@ -27,7 +28,7 @@ pub(super) struct Promises(BTreeMap<PacketId, Promise>);
 struct Promise(Option<Arc<Completer>>);
 
 impl Promise {
-    fn keep(mut self, completion: &Completion, is_state: bool) {
+    fn keep(mut self, completion: &Completion, is_kept: bool) {
         let Some(completer) = self.0.take() else { return };
         if completion.is_ready() {
             return completer.complete(Ok(()));
@@ -35,8 +36,8 @@ impl Promise {
         let completion = completion.clone();
         spawn_local(async move {
             let kept = completion.await;
-            // A message that is not retained waits for those before it, and was delivered whatever becomes of them.
-            completer.complete(if is_state { kept } else { Ok(()) });
+            // A message of which nothing is kept waits for those before it, and was delivered whatever becomes of them.
+            completer.complete(if is_kept { kept } else { Ok(()) });
         });
     }
 }
@@ -60,7 +61,7 @@ impl Promises {
             if let Some(promise) = self.0.remove(id)
                 && let Some(publication) = batch.get(*index).filter(|publication| !publication.outcome().refused)
             {
-                promise.keep(completions.of(*index), publication.meaning.is_state());
+                promise.keep(completions.of(*index), owed::Promise::of(publication) != owed::Promise::Nothing);
             }
         }
     }
@@ -79,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             for (id, _, _) in verdicts.iter().filter(|(_, qos, verdict)| is_promised(*qos, verdict)) {
                 let completer = Arc::<Completer>::default();
                 let completion = Completion::Waiting(Arc::clone(&completer));
-                mailbox.received.leave(&completion, Owed::of_retained(*id, Qos::ExactlyOnce));
+                mailbox.received.leave(&completion, Owed::of_kept(*id, Qos::ExactlyOnce, owed::Promise::Retained));
                 promises.0.insert(*id, Promise(Some(completer)));
             }
         });

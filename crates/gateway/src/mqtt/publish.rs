@@ -8,50 +8,18 @@ use std::{
 };
 
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Completions, Publication, Published, SlowDown, TopicRef};
+use fogmux_bus::{Completion, Completions, Publication, Published, SlowDown, TopicRef, durable::Gather};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
+    owed::{Owed, Owing, Pending, Promise},
     receive::Item,
     translate, unkept,
 };
 use crate::{audit, fan_out::FanOut, pause::Pause};
-
-/// An acknowledgement to be sent.
-#[derive(Clone, Debug)]
-pub(super) struct Owed {
-    pub(super) id: PacketId,
-    pub(super) qos: Qos,
-    pub(super) reason: ReasonCode,
-    text: Option<Box<str>>,
-    /// The acknowledgement says that the message is retained.
-    retain: bool,
-}
-
-impl Owed {
-    /// For a message that is retained if its completion succeeds.
-    pub(super) const fn of_retained(id: PacketId, qos: Qos) -> Self {
-        Self { id, qos, reason: ReasonCode::SUCCESS, text: None, retain: true }
-    }
-
-    /// Whether it cannot be said any more once the store has failed. A message that is not retained was delivered, and
-    /// would be published twice by a client that is told otherwise.
-    pub(super) const fn is_broken(&self) -> bool {
-        self.retain && !self.reason.is_error()
-    }
-}
-
-pub(super) type Owing = SmallVec<[Owed; 8]>;
-
-/// Acknowledgements that wait until the store has what it promised to keep.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) completion: Completion,
-    pub(super) owing: Owing,
-}
 
 /// The acknowledgement of an item.
 #[derive(Debug)]
@@ -113,7 +81,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 verdicts.push((id, item.incoming.qos, verdict));
             }
         }
-        let published = self.ctx.worker.borrow_mut().publish_some(&mut batch);
+        let add = |taken: &[Publication<'_>], gather: &Gather| self.note_received(taken, &verdicts, gather);
+        let published = self.ctx.worker.borrow_mut().publish_some_with(&mut batch, &add);
         let (batch, rest) = batch.split_at(published.taken.min(batch.len()));
         if !rest.is_empty() {
             self.set_aside(rest, batch.len(), &mut verdicts, retains);
@@ -165,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let index = match verdict {
                 Verdict::Published(index) => index,
                 Verdict::Refused(Refusal { reason, text }) => {
-                    owing.push(Owed { id, qos, reason, text, retain: false });
+                    owing.push(Owed { id, qos, reason, text, promise: Promise::Nothing });
                     continue;
                 }
                 Verdict::Repeated => {
@@ -174,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         self.owe(&completion, std::mem::take(&mut owing));
                         completion = own.clone();
                     }
-                    let done = || Owed { id, qos, reason: ReasonCode::SUCCESS, text: None, retain: false };
+                    let done = || Owed::of_kept(id, qos, Promise::Nothing);
                     owing.push(first.map_or_else(done, |(_, owed)| owed));
                     continue;
                 }
@@ -187,8 +156,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let publication = batch.get(index);
             match self.reason_of(publication) {
                 Ok(reason) => {
-                    let retain = publication.is_some_and(|one| one.meaning.is_state());
-                    owing.push(Owed { id, qos, reason, text: None, retain });
+                    let promise = publication.map_or(Promise::Nothing, Promise::of);
+                    owing.push(Owed { id, qos, reason, text: None, promise });
                 }
                 Err(refused) => {
                     self.owe(&completion, owing);
@@ -213,7 +182,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn forget_received(&self, ids: impl Iterator<Item = PacketId>) {
         self.with_received(|mailbox| {
             for id in ids {
-                mailbox.received.remove(id);
+                mailbox.forget_received(id);
+            }
+            drop(mailbox.append());
+        });
+    }
+
+    /// Notes the messages of QoS 2 among those that were published, in one batch with their deliveries, if the session
+    /// has records.
+    pub(super) fn note_received(&self, taken: &[Publication<'_>], verdicts: &Verdicts, gather: &Gather) {
+        if !self.durable || !verdicts.iter().any(|(_, qos, _)| *qos == Qos::ExactlyOnce) {
+            return;
+        }
+        let published = verdicts.iter().filter(|(_, qos, _)| *qos == Qos::ExactlyOnce);
+        let published = published.filter_map(|(id, _, verdict)| match verdict {
+            Verdict::Published(index) => Some((*id, taken.get(*index)?)),
+            Verdict::Refused(_) | Verdict::Repeated => None,
+        });
+        let kept: SmallVec<[_; 8]> = published.filter(|(_, one)| !one.outcome().refused).collect();
+        self.with_received(|mailbox| {
+            if mailbox.note_received(kept.iter().map(|(id, _)| *id), gather) {
+                kept.iter().for_each(|(_, one)| one.note_stored());
             }
         });
     }
@@ -302,7 +291,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn acknowledge(&mut self, owing: &[Owed]) {
         self.ctx.shared.metrics.mqtt_only.control_out.add(u64::try_from(owing.len()).unwrap_or(0));
         let mut refused: SmallVec<[PacketId; 8]> = SmallVec::new();
-        for Owed { id, qos, reason, text, retain: _ } in owing {
+        for Owed { id, qos, reason, text, promise: _ } in owing {
             let kind = if *qos == Qos::ExactlyOnce { PacketType::Pubrec } else { PacketType::Puback };
             let mut list = PropertyBuffer::new();
             let properties = self.explanation(text.as_deref(), &mut list);
@@ -341,7 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Err(End::Refused);
                 }
                 for owed in first.owing.iter_mut().filter(|owed| owed.is_broken()) {
-                    owed.reason = ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR;
+                    owed.reason = owed.failure();
                 }
             }
             self.acknowledge(&first.owing);

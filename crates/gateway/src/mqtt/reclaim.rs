@@ -100,7 +100,7 @@ impl Reclaim {
         }
         self.next = now + INTERVAL;
         let door = &ctx.door;
-        let bounds = door.bounds(ctx);
+        let bounds = door.bounds(&ctx.shared);
         // An equal share of what absent sessions keep among them in any case: if all of them hold it, memory is no
         // tighter than that allows.
         bounds.set_absent_bytes(door.config.tight_bytes / KEPT / door.sessions_away().max(1));

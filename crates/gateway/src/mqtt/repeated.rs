@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     connection::Connection,
     mailbox::MqttMailbox,
-    publish::{Owed, Owing, Pending, Verdict},
+    owed::{Owed, Owing, Pending, Promise},
+    publish::Verdict,
 };
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -37,7 +38,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             for Pending { completion, owing } in pending {
                 for owed in owing.into_iter().filter(|owed| owed.qos == Qos::ExactlyOnce) {
                     if owed.reason.is_error() {
-                        mailbox.received.remove(owed.id);
+                        mailbox.forget_received(owed.id);
                     } else if owed.is_broken() {
                         mailbox.received.leave(&completion, owed);
                     }
@@ -58,10 +59,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             for (id, _, verdict) in rest.filter(|(_, qos, _)| *qos == Qos::ExactlyOnce) {
                 let Verdict::Published(index) = verdict else { continue };
                 let Some(publication) = batch.get(index) else { continue };
+                let promise = Promise::of(publication);
                 if publication.outcome().refused {
-                    mailbox.received.remove(id);
-                } else if publication.meaning.is_state() {
-                    mailbox.received.leave(completions.of(index), Owed::of_retained(id, Qos::ExactlyOnce));
+                    mailbox.forget_received(id);
+                } else if promise != Promise::Nothing {
+                    mailbox.received.leave(completions.of(index), Owed::of_kept(id, Qos::ExactlyOnce, promise));
                 }
             }
         });

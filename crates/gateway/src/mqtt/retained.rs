@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use fogmux_bus::{Filter, Qos, ReadGate, Topic};
+use fogmux_bus::{Filter, Qos, ReadGate, Topic, durable::Gather};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Queues the next messages, as far as there is room.
     pub(super) fn pull(&mut self, room: &mut Room) -> Result<(), End> {
         let Some(pull) = self.rare.as_ref().and_then(|rare| rare.pulls.first()) else { return Ok(()) };
-        let (bus, gate) = (self.ctx.bus(), &self.gate);
+        let (bus, gate, gather) = (self.ctx.bus(), &self.gate, Gather::default());
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
             // Looked up while the mailbox is locked, so that a newer value is delivered behind this one.
             let chunk = bus.retained(&pull.filter, pull.after.as_ref(), room.messages, self.now);
@@ -121,11 +121,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         retain: true,
                         ids: pull.id.into_iter().collect::<SmallVec<_>>(),
                         share: 0,
+                        stored: None,
                         message,
                     };
                     pulled += 1;
                     room.use_up(kept.cost());
-                    mailbox.enqueue_retained(kept);
+                    mailbox.pull(kept, &gather);
                 }
                 if room.is_used_up() && messages.peek().is_some() {
                     return (Some(topic), chunk.scanned, pulled);
@@ -135,6 +136,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let (next, looks, pulled) = self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
         bus.counters().pulled(pulled);
+        // Those of QoS 2 wait for it. Nobody is told of the others.
+        drop(gather.append());
         self.looks = self.looks.saturating_add(u16::try_from(looks).unwrap_or(u16::MAX));
         self.rare().pulls.go_on(next);
         Ok(())

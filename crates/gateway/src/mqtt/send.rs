@@ -93,15 +93,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Drains the mailbox into the output, unless that is still full. Returns whether there may be more.
-    fn fill(&mut self, cx: &Context<'_>) -> Result<bool, End> {
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         if self.output.has_tail() || self.output.len() > OUTPUT_BYTES_MAX {
             return self.look_in().map(|()| true);
         }
         let (ctx, now, output) = (&self.ctx, self.now, &mut self.output);
-        let drain = |mailbox: &mut MqttMailbox| mailbox.drain(output.buffer(ctx), now);
+        let waker = &mut Context::from_waker(cx.waker());
+        let drain = |mailbox: &mut MqttMailbox| mailbox.drain(output.buffer(ctx), now, waker);
         let drained = self.slot.poll_with(self.claim, cx, drain).map_err(|_| End::Displaced)?;
         // Also what is encoded for a client that is disconnected now: it is in no queue any more.
         self.ctx.bus().counters().drained(drained.sent, drained.expired, drained.too_large);
+        self.ctx.bus().counters().full(drained.refused);
         if drained.overrun {
             return Err(End::Overrun);
         }

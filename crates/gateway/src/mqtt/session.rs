@@ -30,6 +30,7 @@ use crate::{
     throttle::Throttle,
     turn::Portion,
     unfinished::{REST, Unfinished},
+    worker::Shared,
 };
 
 /// The longest time between two runs of the housekeeping. Will delays and session expiries are whole seconds, so that
@@ -57,7 +58,7 @@ pub(super) fn share_tag(subscription: &Subscription) -> u32 {
 pub(super) type LeftGroups = HashMap<u32, Arc<Subscription>>;
 
 /// Hands messages of shared subscriptions, found by their tags, to other members.
-pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
+pub(super) fn hand_on(ctx: &MqttContext, slot: &Slot<MqttMailbox>, left: Left, groups: &LeftGroups) {
     if left.messages.is_empty() {
         return;
     }
@@ -67,6 +68,12 @@ pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
     let messages = left.messages.into_iter().filter(|(_, message)| !message.is_expired(now));
     let messages = messages.filter_map(|(tag, message)| Some((message, Arc::clone(groups.get(&tag)?))));
     ctx.worker.borrow_mut().hand_on(&messages.collect::<Vec<_>>());
+    if !left.stored.is_empty() {
+        slot.with(|mailbox| {
+            mailbox.finish(left.stored);
+            drop(mailbox.append());
+        });
+    }
 }
 
 /// A client has left shared subscriptions, given by their tags, and its session goes on: what it was not sent goes to
@@ -74,7 +81,7 @@ pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
 pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
     // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
-    hand_on(ctx, left, groups);
+    hand_on(ctx, slot, left, groups);
 }
 
 /// The key of a session. No identifier has a NUL ([MQTT-1.5.4-2]), and no user is called as those without a name.
@@ -88,7 +95,7 @@ pub(super) fn session_key(identifiers: ClientIdentifiers, principal: &str, clien
 }
 
 /// The client identifier of a session, for the log.
-fn client_of(key: &SessionKey) -> &str {
+pub(super) fn client_of(key: &SessionKey) -> &str {
     key.0.split('\0').next().unwrap_or_default()
 }
 
@@ -194,10 +201,9 @@ impl MqttDoor {
         self.sessions.away()
     }
 
-    pub(super) fn bounds(&self, ctx: &MqttContext) -> Arc<Bounds> {
+    pub(super) fn bounds(&self, shared: &Shared) -> Arc<Bounds> {
         Arc::clone(
-            self.bounds
-                .get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory(), ctx.shared.clock.stops()))),
+            self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, shared.bus.memory(), shared.clock.stops()))),
         )
     }
 
@@ -280,11 +286,15 @@ impl MqttDoor {
 
     /// Room for a principal's will, if there is some.
     pub(super) fn admit_will(&self, ctx: &MqttContext, principal: &Arc<str>, bytes: usize) -> Option<WillRoom> {
-        let room = WillRoom::take(&self.will_rooms, ctx.bus().room(self.config.wills_bytes_max), principal, bytes);
+        let room = self.will_room(&ctx.shared, principal, bytes);
         if let Err(NoRoom::Share) = room {
             ctx.shared.metrics.shares.refused(Table::Wills, principal, ctx.now());
         }
         room.ok()
+    }
+
+    pub(super) fn will_room(&self, shared: &Shared, principal: &Arc<str>, bytes: usize) -> Result<WillRoom, NoRoom> {
+        WillRoom::take(&self.will_rooms, shared.bus.room(self.config.wills_bytes_max), principal, bytes)
     }
 
     /// Plans the next run of the housekeeping: when an alarm, a will or a session is due, after [`LOOK`] at the latest.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use fogmux_bus::{Message, Publication};
+use fogmux_bus::{Message, Publication, durable::Gather};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
@@ -81,7 +81,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn publish_set_aside(&mut self, rest: Messages) -> Result<(), End> {
         let Messages { messages, mut verdicts, retains, mut promises } = rest;
         let mut batch: Vec<Publication<'_>> = messages.iter().map(Publication::set_aside).collect();
-        let published = self.ctx.worker.borrow_mut().publish_rest(&mut batch);
+        let add = |taken: &[Publication<'_>], gather: &Gather| self.note_received(taken, &verdicts, gather);
+        let published = self.ctx.worker.borrow_mut().publish_rest(&mut batch, &add);
         let taken = published.taken;
         let left = split_off(taken, &mut verdicts);
         promises.settle(&verdicts, &batch, &published.completions);

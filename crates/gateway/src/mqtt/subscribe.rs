@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fogmux_auth::{Action, Reach};
-use fogmux_bus::{FilterError, ReadGate, SubscribeOptions, Subscription, SubscriptionError};
+use fogmux_bus::{FilterError, ReadGate, SubscribeOptions, Subscription, SubscriptionError, durable::Wanted};
 use fogmux_mqtt::{Packet, PacketId, Properties, ReasonCode, ReasonCodes, RetainHandling, Suback, SubscriptionOptions};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,6 +15,15 @@ use super::{
     session, translate,
 };
 use crate::audit;
+
+/// A subscription that was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) subscription: Subscription,
+    pub(super) wanted: Wanted,
+    /// It was there before.
+    pub(super) existed: bool,
+}
 
 pub(super) fn too_many() -> (ReasonCode, String) {
     (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"))
@@ -59,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         subscription: Result<Subscription, SubscriptionError>,
         options: SubscriptionOptions,
         id: Option<u32>,
-    ) -> Result<(), (ReasonCode, String)> {
+    ) -> Result<Made, (ReasonCode, String)> {
         let subscription = subscription.map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
         let options = if self.bridge { options.of_bridge(subscription.group.is_some()) } else { options };
         let access = self.gate.access();
@@ -92,21 +101,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.forget(&subscription);
             return Err(too_many());
         };
-        let wanted = match options.retain_handling {
+        let pulls = match options.retain_handling {
             RetainHandling::Always => true,
             RetainHandling::IfNew => !existed,
             RetainHandling::Never => false,
         };
         // §4.8.2: a shared subscription is sent no retained messages.
-        if wanted && subscription.group.is_none() {
-            self.rare().pulls.push(Pull::new(subscription.filter, translate::to_bus(options.qos), id));
+        if pulls && subscription.group.is_none() {
+            self.rare().pulls.push(Pull::new(subscription.filter.clone(), translate::to_bus(options.qos), id));
         }
-        Ok(())
+        let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
+        let wanted = Wanted { max_qos: translate::to_bus(qos), no_local, retain_as_published, id };
+        Ok(Made { subscription, wanted, existed })
     }
 
     fn forget(&self, subscription: &Subscription) -> bool {
-        let forget =
-            |mailbox: &mut MqttMailbox| mailbox.subscriptions.as_mut().is_some_and(|set| set.remove(subscription));
+        let forget = |mailbox: &mut MqttMailbox| {
+            if let Some(durable) = &mut mailbox.durable {
+                durable.unsubscribe(subscription);
+            }
+            mailbox.subscriptions.as_mut().is_some_and(|set| set.remove(subscription))
+        };
         self.slot.with_claim(self.claim, forget).unwrap_or(false)
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::wildcard_enum_match_arm, reason = "a test that meets the unexpected panics")]
 
 mod credentials;
+mod durable;
 mod ends;
 mod exactly_once;
 mod filters;
@@ -42,6 +43,7 @@ fn house_on(store: Box<dyn RetainedStore>, config: MqttConfig, rules: Rules) -> 
     let (drain, draining) = watch::channel(crate::phase::Phase::Open);
     let shared = Shared::new(bus, Arc::new(Authority::new(rules)), clock, draining);
     let doors = Doors { mqtt: Arc::new(MqttDoor::new(config)), ..Doors::default() };
+    doors.mqtt.restore(&shared);
     let ctx = doors.on(&WorkerContext::new(Arc::new(shared), WorkerId(0))).mqtt;
     tokio::task::spawn_local(super::housekeeping(Rc::clone(&ctx)));
     House { ctx, drain }

@@ -7,11 +7,14 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Topic};
+use fogmux_bus::{
+    Door, Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Slot, Topic,
+    durable::{Gather, RecordId, StoredMessage},
+};
 use fogmux_mqtt::ReasonCode;
 
-use super::{access::Gate, context::MqttContext, translate};
-use crate::audit;
+use super::{access::Gate, context::MqttContext, mailbox::MqttMailbox, session::MqttDoor, translate};
+use crate::{audit, worker::Shared};
 
 /// A Will Message, kept besides the connection.
 #[derive(Debug)]
@@ -26,8 +29,10 @@ pub(super) struct Will {
     publisher: Arc<Publisher>,
     /// Of the session that the client is given.
     pub(super) gate: Arc<Gate>,
-    /// Given back with the will.
-    _room: WillRoom,
+    /// Given back with the will. One that the store has given back may have none.
+    _room: Option<WillRoom>,
+    /// Its session and its record there, if it has one.
+    pub(super) record: Option<(Arc<Slot<MqttMailbox>>, RecordId)>,
     /// Seconds between the end of the connection and the message.
     pub(super) delay: u32,
 }
@@ -113,9 +118,55 @@ impl Will {
             properties: translate::rare(&read.message, will.properties),
             publisher: Arc::clone(publisher),
             gate: Arc::clone(gate),
-            _room: room,
+            _room: Some(room),
+            record: None,
             delay: read.delay,
         })
+    }
+
+    /// The will as it is stored. Its expiry interval begins when it is published.
+    pub(super) fn stored(&self, now_unix_ms: u64) -> StoredMessage {
+        StoredMessage {
+            topic: self.topic.clone(),
+            payload: self.payload.clone(),
+            qos: self.qos,
+            meaning: Meaning::of_flag(self.retain, &self.payload),
+            content_type: self.content_type.clone(),
+            expires_unix_ms: self.expiry.map(|seconds| now_unix_ms.saturating_add(u64::from(seconds) * 1000)),
+            properties: self.properties.clone(),
+            ingest_unix_ms: now_unix_ms,
+            principal: Arc::clone(&self.publisher.principal),
+            client: Arc::clone(&self.publisher.client),
+            door: Some(Door::Mqtt),
+        }
+    }
+
+    /// A will that the store has given back, with its session and its record there.
+    pub(super) fn restored(
+        door: &MqttDoor,
+        shared: &Shared,
+        stored: StoredMessage,
+        gate: &Arc<Gate>,
+        record: (Arc<Slot<MqttMailbox>>, RecordId),
+    ) -> Self {
+        let bytes = size_of::<Self>() + stored.topic.len() + stored.payload.len();
+        let StoredMessage { topic, payload, qos, meaning, content_type, properties, principal, client, .. } = stored;
+        let interval = stored.expires_unix_ms.map(|expires| expires.saturating_sub(stored.ingest_unix_ms) / 1000);
+        Self {
+            topic,
+            payload,
+            qos,
+            retain: meaning.is_state(),
+            content_type,
+            expiry: interval.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
+            properties,
+            // It was admitted before.
+            _room: door.will_room(shared, &principal, bytes).ok(),
+            publisher: Arc::new(Publisher { principal, client, door: Some(Door::Mqtt), slot: Some(record.0.id()) }),
+            gate: Arc::clone(gate),
+            record: Some(record),
+            delay: 0,
+        }
     }
 
     /// Publishes the will; its expiry interval begins now. The rules may have changed since CONNECT. Nobody can be told
@@ -123,6 +174,7 @@ impl Will {
     /// that it made, in deliveries.
     pub(super) fn publish(&self, ctx: &MqttContext) -> u64 {
         if !is_allowed(ctx, &self.gate, &self.topic) {
+            self.forget();
             return WILL_WORK;
         }
         let now = ctx.now();
@@ -135,9 +187,31 @@ impl Will {
         publication.properties = self.properties.clone();
         publication.unanswered = true;
         let mut batch = [publication];
-        let published = ctx.worker.borrow_mut().publish_will(&mut batch);
+        let add = |_: &[Publication<'_>], gather: &Gather| {
+            if let Some((slot, record)) = &self.record {
+                slot.with(|mailbox| {
+                    if let Some(durable) = &mut mailbox.durable {
+                        durable.publish_will(*record, gather);
+                    }
+                });
+            }
+        };
+        let published = ctx.worker.borrow_mut().publish_will(&mut batch, &add);
         super::unkept::log(ctx, &batch);
         published.deliveries.max(WILL_WORK)
+    }
+}
+
+impl Will {
+    /// Forgets its record, because it is not published.
+    fn forget(&self) {
+        let Some((slot, record)) = &self.record else { return };
+        slot.with(|mailbox| {
+            if let Some(durable) = &mut mailbox.durable {
+                durable.cancel_will(*record);
+            }
+            drop(mailbox.append());
+        });
     }
 }
 

@@ -3,7 +3,9 @@
 use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules, SourceSet};
-use fogmux_bus::{Bus, BusConfig, Payload, Publication, Publisher, Timestamp, TopicRef, WorkerId};
+use fogmux_bus::{
+    Bus, BusConfig, Payload, Publication, Publisher, Timestamp, TopicRef, WorkerId, durable::MemoryStore,
+};
 use tokio::{
     sync::watch,
     task::{JoinHandle, spawn_local},
@@ -69,7 +71,7 @@ impl World {
         let (drain, draining) = watch::channel(Phase::Open);
         let authority = Arc::new(Authority::new(Rules::default()));
         let doors = Doors {
-            mqtt: Arc::new(MqttDoor::new(mqtt_config(random))),
+            mqtt: Arc::new(MqttDoor::new(MqttConfig { store: Some(sessions(random)), ..mqtt_config(random) })),
             coap: Arc::new(CoapDoor::new(coap_config()).with_seed(random.below(usize::MAX) as u64)),
             ..Doors::default()
         };
@@ -171,6 +173,19 @@ impl World {
 fn coap_config() -> CoapConfig {
     // A lost value is told again within the time in which everything has to arrive.
     CoapConfig { confirm_interval: Duration::from_secs(20), ..CoapConfig::default() }
+}
+
+/// A store of sessions, which commits now and then. Sessions end with the gateway, as their clients do.
+fn sessions(random: &Random) -> Arc<MemoryStore> {
+    let (store, random) = (MemoryStore::default(), random.fork());
+    let committed = store.clone();
+    spawn_local(async move {
+        loop {
+            sleep(Duration::from_millis(1 + random.below(40) as u64)).await;
+            committed.commit(if random.below(3) == 0 { random.below(5) } else { usize::MAX });
+        }
+    });
+    Arc::new(store)
 }
 
 fn mqtt_config(random: &Random) -> MqttConfig {

@@ -171,9 +171,17 @@ impl Core {
         let mut outcomes = batch.iter();
         for work in works.iter() {
             let (place, start) = (batch.len() - outcomes.len(), self.out.len());
-            let failed = work.admitted.retain && self.wait_for(published.completions.of(place));
             let ids = outcomes.by_ref().take(work.admitted.items.len());
-            let results: Vec<_> = ids.map(|p| (p.outcome().refused, p.id().0)).collect();
+            let mut waits = work.admitted.retain;
+            let results: Vec<_> = ids
+                .map(|p| {
+                    waits |= p.outcome().stored;
+                    (p.outcome().refused, p.id().0)
+                })
+                .collect();
+            // All items of a request are in one batch of the store of sessions; at most one is retained.
+            let last = place + results.len().saturating_sub(1);
+            let failed = waits && self.wait_for(published.completions.of(last));
             if failed || results.iter().any(|(refused, _)| *refused) {
                 self.held.refused(start);
                 self.send_error(work.id, work.from, &full());
@@ -191,7 +199,7 @@ impl Core {
         match completion {
             Completion::Ready => false,
             Completion::Failed => true,
-            Completion::Waiting(_) => {
+            Completion::Waiting(_) | Completion::Both(_) => {
                 self.held.wait(self.out.len(), completion);
                 false
             }

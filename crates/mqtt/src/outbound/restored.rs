@@ -44,6 +44,22 @@ impl<M> Outbound<M> {
         skipped
     }
 
+    /// Whether [`skip_to`](Self::skip_to) would succeed.
+    #[must_use]
+    pub fn may_skip_to(&self, id: PacketId) -> bool {
+        let most = (usize::from(self.config.window) + FINISHED_SPAN).min(IDENTIFIERS);
+        let skipped = usize::from(id.steps_from(self.next_id()));
+        self.resent >= self.entries.len() && (self.entries.is_empty() || self.entries.len() + skipped < most)
+    }
+
+    /// The messages of unfinished exchanges, oldest first.
+    pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut M> {
+        self.entries.iter_mut().filter_map(|entry| match entry {
+            State::AwaitingPuback(message) | State::AwaitingPubrec(message) => Some(message),
+            State::AwaitingPubcomp | State::Reserved | State::Finished => None,
+        })
+    }
+
     // Fills the entries up to an identifier, which then fits with them into `most` places.
     fn leave_out(&mut self, id: PacketId, most: usize) -> bool {
         if self.entries.is_empty() {

@@ -33,6 +33,11 @@ impl MqttMailbox {
         &self.account
     }
 
+    /// Gives the mailbox to another owner; see [`fogmux_bus::Slot::with_account`].
+    pub(in crate::mqtt) fn give_to(&mut self, account: Arc<Account>) {
+        self.account = account;
+    }
+
     /// Returns the bytes it holds, and whether its client takes any.
     pub(in crate::mqtt) fn held(&self) -> Held {
         Held { bytes: self.buffered_bytes(), connected: self.connected, taken: self.taken }
@@ -49,9 +54,10 @@ impl MqttMailbox {
     /// the bytes that are left: messages in flight do not go.
     pub(in crate::mqtt) fn trim(&mut self, bytes: usize) -> (u64, usize) {
         let mut dropped = 0;
-        while !self.connected && self.buffered_bytes() > bytes && self.pop().is_some() {
+        while !self.connected && self.buffered_bytes() > bytes && self.drop_oldest() {
             dropped += 1;
         }
+        drop(self.append());
         (dropped, self.buffered_bytes())
     }
 

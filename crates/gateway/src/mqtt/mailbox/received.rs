@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fogmux_bus::Completion;
 use fogmux_mqtt::{PacketId, Received, ReceivedIds};
 
-use crate::mqtt::publish::Owed;
+use crate::mqtt::owed::Owed;
 
 /// Bytes of identifiers that are in no account of memory: so many stay allocated when none is in use.
 const UNCOUNTED: usize = 64 * size_of::<PacketId>();
@@ -38,6 +38,11 @@ impl Unreleased {
             messages.unsettled.remove(&id);
         }
         messages.ids.remove(id)
+    }
+
+    /// Whether it was received and not released.
+    pub(in crate::mqtt) fn contains(&self, id: PacketId) -> bool {
+        self.0.as_ref().is_some_and(|messages| messages.ids.contains(id))
     }
 
     /// Notes the acknowledgement of a received message, which was not sent and holds only if the completion succeeds.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use fogmux_bus::{Message, Qos, Readiness, Subscription};
+use fogmux_bus::{Message, Qos, Readiness, Subscription, durable::StoredDelivery};
 
 use super::{super::kept::Kept, MqttMailbox};
 
@@ -26,6 +26,8 @@ pub(in crate::mqtt) struct Left {
     pub(in crate::mqtt) messages: Vec<(u32, Arc<Message>)>,
     /// Those among them that were not sent.
     pub(in crate::mqtt) waited: u64,
+    /// The records of those that waited, to be forgotten when other members have theirs.
+    pub(in crate::mqtt) stored: Vec<StoredDelivery>,
 }
 
 impl MqttMailbox {
@@ -43,13 +45,14 @@ impl MqttMailbox {
             left.messages.extend(again.map(|kept| (kept.share, Arc::clone(&kept.message))));
         }
         let queue_bytes = &mut self.queue_bytes;
-        self.queue.retain(|kept| {
+        self.queue.retain_mut(|kept| {
             if !is_left(kept) || kept.qos == Qos::AtMostOnce {
                 return true;
             }
             *queue_bytes = queue_bytes.saturating_sub(kept.cost());
             left.waited += 1;
             left.messages.push((kept.share, Arc::clone(&kept.message)));
+            left.stored.extend(kept.stored.take().map(|stored| *stored));
             false
         });
         left

@@ -5,7 +5,10 @@ use fogmux_mqtt::{Ack, Incoming, PacketId, PacketType, ProtocolError, Qos, Reaso
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::super::connection::{Connection, End};
+use super::super::{
+    connection::{Connection, End},
+    withheld::Otherwise,
+};
 
 /// Messages published at once; more come in the next batch of the same turn.
 pub(super) const BATCH_MAX: usize = 256;
@@ -68,7 +71,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // the messages: a client that has sent many cannot be held back, so each identifier may be in use.
         let ids_max = if self.version.is_v5() { usize::from(receive_maximum) * 2 } else { usize::from(u16::MAX) };
         let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
-        let out = self.output.buffer(&self.ctx);
+        // Answers of a session that outlives its connection wait for the store.
+        let mut held = Vec::new();
+        let out = if self.durable { &mut held } else { self.output.buffer(&self.ctx) };
         let mut steps = batch.steps.drain(..);
         let (now, mut answered, mut taken) = (self.now, 0, 0);
         let applied = self.slot.with_claim(self.claim, |mailbox| {
@@ -83,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Step::Pubcomp(id) => mailbox.handle_pubcomp(id)?,
                     Step::Pubrel(id) => {
                         answered += 1;
-                        let reason = if mailbox.received.remove(id) {
+                        let reason = if mailbox.forget_received(id) {
                             inbound.release();
                             ReasonCode::SUCCESS
                         } else {
@@ -112,12 +117,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     mailbox.received.remove(id);
                 }
             }
-            applied
+            (applied, mailbox.append())
         });
         if answered > 0 {
             self.ctx.shared.metrics.mqtt_only.control_out.add(answered);
         }
-        let applied = applied.map_err(|_| End::Displaced)?;
+        let (applied, (completion, again)) = applied.map_err(|_| End::Displaced)?;
+        if !held.is_empty() {
+            self.withhold(completion, held, Otherwise::Again(again));
+        }
         applied.map_err(|error| self.misbehaved(&error, error.reason()))
     }
 }

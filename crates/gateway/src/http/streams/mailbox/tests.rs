@@ -15,6 +15,7 @@ const DELIVERY: Delivery<'_> = Delivery {
     topic: None,
     held: 0,
     copy: None,
+    gather: None,
 };
 const PORTION: Portion = Portion { messages: 3, bytes: 1000 };
 

@@ -1,0 +1,129 @@
+//! The records that a batch of publications gathers, and those who wait for them.
+
+use std::{
+    num::NonZeroU16,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use fogmux_bus::{
+    Bus, BusConfig, Completion, Delivered, Delivery, Forgetful, Mailbox, Meaning, Message, Payload, Publication,
+    Publisher, Qos, SessionKey, SubscribeOptions, Subscription, Timestamp, TopicRef, WorkerId,
+    durable::{Manner, MemoryStore, SessionLog, SessionStore, StoredDelivery, session_left},
+};
+
+fn cx() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+/// A mailbox with records.
+struct Kept {
+    store: MemoryStore,
+    log: SessionLog,
+    got: Vec<(Arc<Message>, StoredDelivery)>,
+}
+
+impl Mailbox for Kept {
+    fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
+        let manner = Manner { qos: delivery.qos(publication), retain: false, share: 0, ids: [].into_iter().collect() };
+        let stored = publication.store(delivery, &self.store, &mut self.log, manner).unwrap();
+        self.got.push((Arc::clone(delivery.share(publication)), stored));
+        Delivered::Queued
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        0
+    }
+
+    fn waiting(&self) -> usize {
+        self.got.len()
+    }
+
+    fn close(&mut self) {}
+}
+
+fn mailbox(store: &MemoryStore, name: &str) -> Kept {
+    let mut batch = store.batch();
+    let log = SessionLog::begin(SessionKey(Arc::from(name)), Arc::from("ann"), None, batch.as_mut());
+    drop(batch.append());
+    Kept { store: store.clone(), log, got: Vec::new() }
+}
+
+#[test]
+fn a_message_is_stored_once_for_all_sessions_and_only_its_publisher_waits() {
+    let store = MemoryStore::default();
+    let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), Timestamp::ZERO, 0);
+    let slots = ["one", "two"].map(|name| bus.slot(mailbox(&store, name), WorkerId(0)));
+    for slot in &slots {
+        let options = SubscribeOptions { max_qos: Qos::ExactlyOnce, ..SubscribeOptions::default() };
+        bus.subscribe(slot, &Subscription::parse("kept").unwrap(), options).unwrap();
+    }
+    store.commit(usize::MAX);
+    let (publisher, mut worker) = (Publisher::internal(), bus.worker(WorkerId(0)));
+    let topics = ["other", "kept", "other", "kept"].map(|topic| TopicRef::new(topic).unwrap());
+    let mut batch = topics.map(|topic| {
+        let mut one = Publication::new(topic, Payload::Slice(b"x"), &publisher, Timestamp::ZERO, 0);
+        (one.qos, one.meaning) = (Qos::AtLeastOnce, Meaning::Event);
+        one
+    });
+    let published = worker.publish(&mut batch);
+    assert_eq!(batch.each_ref().map(|one| one.outcome().stored), [false, true, false, true]);
+    assert!(published.completions.of(0).is_ready());
+    assert!([1, 3].into_iter().all(|index| matches!(published.completions.of(index), Completion::Waiting(_))));
+    let fate = |slot: &fogmux_bus::Slot<Kept>| slot.with(|kept| kept.got[0].1.poll_stored(&mut cx()));
+    assert_eq!(slots.each_ref().map(|slot| fate(slot)), [Poll::Pending; 2]);
+    store.commit(usize::MAX);
+    assert_eq!(slots.each_ref().map(|slot| fate(slot)), [Poll::Ready(Ok(())); 2]);
+    // Two sessions, two messages, four deliveries.
+    assert_eq!(store.len(), 8);
+    store.set_full(true);
+    let published = worker.publish(&mut batch);
+    assert!(matches!(published.completions.of(1), Completion::Failed) && published.completions.of(0).is_ready());
+    assert!(slots.iter().all(|slot| slot.with(|kept| kept.got.iter().skip(2).all(|(_, one)| one.is_refused()))));
+}
+
+#[test]
+fn a_released_delivery_is_found_by_its_packet_identifier() {
+    let store = MemoryStore::default();
+    let Kept { mut log, .. } = mailbox(&store, "one");
+    let mut batch = store.batch();
+    let gathering = fogmux_bus::durable::Gathering::new(&store);
+    let parcel = fogmux_bus::durable::Parcel::new(&gathering, crate::restored::message(1)).unwrap();
+    let id = |id| NonZeroU16::new(id).unwrap();
+    assert_eq!(log.released_as(id(1)), None);
+    // As many as there are identifiers, and some more: the first ones are over by then.
+    for number in 0..u32::from(u16::MAX) + 10 {
+        let manner = Manner { qos: Qos::ExactlyOnce, retain: false, share: 0, ids: [].into_iter().collect() };
+        let delivery = log.deliver(&parcel, manner, &gathering).unwrap();
+        if number < u32::from(u16::MAX) - 2 {
+            delivery.finish(batch.as_mut());
+        } else {
+            log.release(delivery, batch.as_mut());
+        }
+    }
+    for (packet_id, number) in [(65_534, Some(65_533)), (65_535, Some(65_534)), (1, Some(65_535)), (10, Some(65_544))] {
+        assert_eq!(log.released_as(id(packet_id)).map(|sequence| sequence.0), number);
+    }
+    assert_eq!([11, 65_533].map(|packet_id| log.released_as(id(packet_id))), [None; 2]);
+}
+
+#[test]
+fn the_time_left_to_a_session_trusts_the_clock_as_far_as_it_can() {
+    const SET: u64 = 1_800_000_000_000;
+    let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
+    for (since, now, left) in [
+        (SET, SET + 600_000, hour - 10 * minute),
+        (SET, SET, hour),
+        // The clock is behind.
+        (SET, SET - 1, hour),
+        (SET, 1_000, hour),
+        // It may be ahead.
+        (SET, SET + 3_600_000, minute),
+        // It had not been set.
+        (1_000, SET, hour),
+    ] {
+        assert_eq!(session_left(since, Some(3600), now), Some(left), "left at {since}, now {now}");
+        assert_eq!(session_left(since, None, now), None);
+    }
+}

@@ -1,0 +1,247 @@
+//! The part of a session that the store has, if the session outlives its connection (ADR 0042).
+//!
+//! Changes are gathered while the mailbox is locked and appended before it is unlocked, so that the store has them in
+//! the order in which they happened.
+
+use std::{num::NonZeroU16, sync::Arc, time::Duration};
+
+use fogmux_bus::{
+    ClockSet, Completion, Delivery, Message, Publication, SessionKey, Subscription,
+    durable::{
+        Batch, Gather, Manner, Record, RecordId, Sequence, SessionLog, SessionStore, StoredDelivery, StoredMessage,
+        Wanted, session_left,
+    },
+};
+use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Durable {
+    store: Arc<dyn SessionStore>,
+    log: SessionLog,
+    changes: Option<Changes>,
+    away: Away,
+}
+
+/// Since when its client is away, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Away {
+    Connected,
+    /// By the clock of this process.
+    Left(u64),
+    /// As the store has it.
+    Restored(u64),
+}
+
+/// The end of a session by a clock that was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restamped {
+    Same,
+    /// It has this time left; `None`: it never ends.
+    Left(Option<Duration>),
+}
+
+/// Changes that are not appended yet.
+struct Changes {
+    batch: Box<dyn Batch>,
+    /// Done again if it fails and an answer waits for it.
+    again: Again,
+}
+
+/// The changes of a batch that are made again when it has failed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Again {
+    forgets: Vec<RecordId>,
+    released: Vec<Sequence>,
+}
+
+impl Batch for Changes {
+    fn put(&mut self, record: &Record) -> RecordId {
+        self.batch.put(record)
+    }
+
+    fn forget(&mut self, id: RecordId) {
+        self.again.forgets.push(id);
+        self.batch.forget(id);
+    }
+
+    fn append(self: Box<Self>) -> Completion {
+        self.batch.append()
+    }
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changes").field("again", &self.again).finish_non_exhaustive()
+    }
+}
+
+/// The changes that wait, and the log. Two fields, so that both can be borrowed.
+fn begun<'c>(changes: &'c mut Option<Changes>, store: &dyn SessionStore) -> &'c mut Changes {
+    changes.get_or_insert_with(|| Changes { batch: store.batch(), again: Again::default() })
+}
+
+/// A session expiry interval as the store has it (§3.1.2.11.2).
+pub(super) fn expiry(seconds: u32) -> Option<u32> {
+    (seconds != SESSION_NEVER_EXPIRES).then_some(seconds)
+}
+
+/// The packet identifier of a delivery.
+pub(super) fn packet_id(stored: &StoredDelivery) -> PacketId {
+    of_sequence(stored.sequence())
+}
+
+/// The packet identifier of the delivery with this number.
+pub(super) fn of_sequence(sequence: Sequence) -> PacketId {
+    PacketId::new(sequence.packet_id().get()).unwrap_or(PacketId::FIRST)
+}
+
+impl Durable {
+    /// Begins a session.
+    pub(super) fn begin(store: Arc<dyn SessionStore>, key: SessionKey, principal: Arc<str>, seconds: u32) -> Box<Self> {
+        let mut changes = None;
+        let log = SessionLog::begin(key, principal, expiry(seconds), begun(&mut changes, &*store));
+        Box::new(Self { store, log, changes, away: Away::Connected })
+    }
+
+    /// Goes on with what the store has given back. Its client was away since then, or was connected.
+    pub(super) fn restored(store: Arc<dyn SessionStore>, log: SessionLog, since_unix_ms: Option<u64>) -> Box<Self> {
+        let away = since_unix_ms.map_or(Away::Connected, Away::Restored);
+        Box::new(Self { store, log, changes: None, away })
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut SessionLog, &mut dyn Batch)) {
+        change(&mut self.log, begun(&mut self.changes, &*self.store));
+    }
+
+    /// Appends the changes, if there are any.
+    pub(super) fn append(&mut self) -> (Completion, Again) {
+        let Some(Changes { batch, again }) = self.changes.take() else { return Default::default() };
+        (batch.append(), again)
+    }
+
+    /// Makes changes again whose batch has failed.
+    pub(super) fn again(&mut self, again: &Again) {
+        for sequence in &again.released {
+            self.change(|log, batch| log.release_again(*sequence, batch));
+        }
+        let changes = begun(&mut self.changes, &*self.store);
+        again.forgets.iter().for_each(|id| changes.forget(*id));
+        changes.again.released.extend(&again.released);
+    }
+
+    pub(super) fn connect(&mut self, seconds: u32) {
+        self.away = Away::Connected;
+        self.change(|log, batch| log.connect(expiry(seconds), batch));
+    }
+
+    pub(super) fn disconnect(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, unsent: Option<Sequence>) {
+        self.away = Away::Left(since_unix_ms);
+        self.log.set_expiry(expiry_s);
+        self.change(|log, batch| log.disconnect(since_unix_ms, unsent, batch));
+    }
+
+    /// Follows a clock that was set. Returns the time that is left by it to a session that was restored.
+    pub(super) fn restamp(&mut self, clock: ClockSet, now_unix_ms: u64, unsent: Option<Sequence>) -> Restamped {
+        match self.away {
+            Away::Connected => Restamped::Same,
+            Away::Left(since) => {
+                let since = (since + clock.origin_unix_ms).saturating_sub(clock.before_unix_ms);
+                self.disconnect(since, self.log.expiry_s(), unsent);
+                Restamped::Same
+            }
+            Away::Restored(since) => Restamped::Left(session_left(since, self.log.expiry_s(), now_unix_ms)),
+        }
+    }
+
+    /// Ends the session's records with those of its deliveries.
+    pub(super) fn end(self, deliveries: Vec<StoredDelivery>) -> Completion {
+        let Self { store, log, mut changes, away: _ } = self;
+        log.end(deliveries, begun(&mut changes, &*store));
+        changes.map_or(Completion::Ready, |changes| changes.batch.append())
+    }
+
+    /// Puts a delivery into the batch of its publisher. `None` if it has none.
+    pub(super) fn deliver(
+        &mut self,
+        publication: &Publication<'_>,
+        delivery: &Delivery<'_>,
+        manner: Manner,
+    ) -> Option<Box<StoredDelivery>> {
+        publication.store(delivery, &*self.store, &mut self.log, manner).map(Box::new)
+    }
+
+    /// Puts a delivery of a retained message to this session only.
+    pub(super) fn pull(&mut self, message: &Message, manner: Manner, gather: &Gather) -> Option<Box<StoredDelivery>> {
+        gather.put(message, &*self.store, &mut self.log, manner).map(Box::new)
+    }
+
+    /// A delivery is over, or is dropped.
+    pub(super) fn finish(&mut self, stored: StoredDelivery) {
+        self.change(|_, batch| stored.finish(batch));
+    }
+
+    /// PUBREC has come.
+    pub(super) fn release(&mut self, stored: StoredDelivery) {
+        let sequence = stored.sequence();
+        self.change(|log, batch| log.release(stored, batch));
+        if let Some(changes) = &mut self.changes {
+            changes.again.released.push(sequence);
+        }
+    }
+
+    /// PUBCOMP has come.
+    pub(super) fn complete(&mut self, id: PacketId) {
+        let sequence = NonZeroU16::new(id.get()).and_then(|id| self.log.released_as(id));
+        if let Some(sequence) = sequence {
+            self.change(|log, batch| log.complete(sequence, batch));
+        }
+    }
+
+    /// A message of QoS 2 has come, in one batch with its deliveries.
+    pub(super) fn receive(&mut self, id: PacketId, gather: &Gather) {
+        let Some(id) = NonZeroU16::new(id.get()) else { return };
+        gather.begin(&*self.store).with(|batch| self.log.receive(id, batch));
+    }
+
+    /// PUBREL has come, or the message was refused.
+    pub(super) fn forget_received(&mut self, id: PacketId) {
+        if let Some(id) = NonZeroU16::new(id.get()) {
+            self.change(|log, batch| log.forget_received(id, batch));
+        }
+    }
+
+    pub(super) fn subscribe(&mut self, subscription: &Subscription, wanted: Wanted) {
+        self.change(|log, batch| log.subscribe(subscription, wanted, batch));
+    }
+
+    pub(super) fn unsubscribe(&mut self, subscription: &Subscription) {
+        self.change(|log, batch| log.unsubscribe(subscription, batch));
+    }
+
+    /// Keeps the will of the connection. Returns its record.
+    pub(super) fn set_will(&mut self, delay_s: u32, will: StoredMessage) -> RecordId {
+        self.log.set_will(delay_s, will, begun(&mut self.changes, &*self.store))
+    }
+
+    /// The connection has ended normally.
+    pub(super) fn clear_will(&mut self) {
+        if self.log.will().is_some() {
+            self.change(SessionLog::clear_will);
+        }
+    }
+
+    /// The will with this record is cancelled.
+    pub(super) fn cancel_will(&mut self, record: RecordId) {
+        if self.log.will() == Some(record) {
+            self.change(SessionLog::clear_will);
+        }
+    }
+
+    /// The will with this record is published, in one batch with its deliveries.
+    pub(super) fn publish_will(&mut self, record: RecordId, gather: &Gather) {
+        if self.log.will() == Some(record) {
+            gather.begin(&*self.store).with(|batch| self.log.clear_will(batch));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The result of a drain.
+
+use bytes::Bytes;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::mqtt) struct Drained {
+    /// A payload to write after the bytes.
+    pub(in crate::mqtt) tail: Option<Bytes>,
+    /// Messages from the queue that were encoded.
+    pub(in crate::mqtt) sent: u64,
+    /// Messages that expired in the queue (§3.3.2.3.3).
+    pub(in crate::mqtt) expired: u64,
+    /// Messages from the queue that are too large for the client ([MQTT-3.1.2-25]).
+    pub(in crate::mqtt) too_large: u64,
+    /// Messages that the store has not taken.
+    pub(in crate::mqtt) refused: u64,
+    /// Whether more could be sent at once if the output had room.
+    pub(in crate::mqtt) more: bool,
+    /// Whether the queue is empty.
+    pub(in crate::mqtt) queue_empty: bool,
+    /// Messages of QoS 1 and 2 that the client has lost.
+    pub(in crate::mqtt) lost: u32,
+    /// Whether the client is to be disconnected for it.
+    pub(in crate::mqtt) overrun: bool,
+    /// Whether the client owes acknowledgements.
+    pub(in crate::mqtt) awaiting: bool,
+}

@@ -1,0 +1,219 @@
+//! Messages of a session that outlives its connection: each of QoS 1 and 2 has a record (ADR 0042).
+
+use std::task::{Context, Poll};
+
+use fogmux_bus::{
+    ClockSet, Completion, Delivered, Delivery, Publication, Qos, Timestamp,
+    durable::{Gather, Sequence, StoredDelivery},
+};
+use fogmux_mqtt::{PacketId, Unfinished};
+
+use super::{
+    super::{
+        durable::{self, Again, Restamped},
+        kept::Kept,
+        translate,
+    },
+    Drained, LARGE_BYTES, MqttMailbox, OUT_BYTES_MIN, share,
+};
+
+/// Whether a message may be sent, as far as the store is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Sendable,
+    /// The identifiers between are not over, or the store does not have it yet.
+    Waits,
+    /// The store has not taken it.
+    Refused,
+}
+
+impl MqttMailbox {
+    /// Takes a message of QoS 1 or 2.
+    #[inline(never)]
+    pub(super) fn deliver_stored(
+        &mut self,
+        publication: &Publication<'_>,
+        delivery: &Delivery<'_>,
+        qos: Qos,
+        retain: bool,
+    ) -> Delivered {
+        let mut kept = share(publication, delivery, qos, retain);
+        let Some(durable) = &mut self.durable else { return Delivered::Gone };
+        // Each message has a number, or those behind it would have its identifier.
+        let Some(stored) = durable.deliver(publication, delivery, kept.manner()) else { return Delivered::Full(1) };
+        let id = durable::packet_id(&stored);
+        kept.stored = Some(stored);
+        // One of QoS 2 waits for the store.
+        let is_small = publication.payload.as_slice().len() <= LARGE_BYTES;
+        if qos == Qos::AtLeastOnce && is_small && self.may_encode(qos) && self.outbound.may_skip_to(id) {
+            return self.encode_stored(kept, publication.ingest);
+        }
+        self.enqueue(kept, publication.ingest, delivery.held)
+    }
+
+    fn encode_stored(&mut self, kept: Kept, now: Timestamp) -> Delivered {
+        if self.out.capacity() == 0 {
+            self.note_begun(now);
+            self.out.reserve(OUT_BYTES_MIN);
+        }
+        let mut drained = Drained::default();
+        self.send(kept, now, &mut drained);
+        if drained.too_large > 0 { Delivered::TooLarge } else { Delivered::Sent }
+    }
+
+    /// Takes a retained message that was pulled for this session.
+    pub(in crate::mqtt) fn pull(&mut self, mut kept: Kept, gather: &Gather) {
+        if let Some(durable) = self.durable.as_mut().filter(|_| kept.qos > Qos::AtMostOnce) {
+            let Some(stored) = durable.pull(&kept.message, kept.manner(), gather) else { return };
+            kept.stored = Some(stored);
+        }
+        self.enqueue_retained(kept);
+    }
+
+    /// Has the next message sent with the identifier that follows from its number.
+    pub(super) fn skip_to(&mut self, stored: Option<&StoredDelivery>) {
+        if let Some(stored) = stored {
+            let skipped = self.outbound.skip_to(durable::packet_id(stored));
+            debug_assert!(skipped, "it was asked before");
+        }
+    }
+
+    /// Whether a queued message may be sent. The task is woken when that changes by the store.
+    pub(super) fn fate(&self, kept: &Kept, cx: &mut Context<'_>) -> Fate {
+        let Some(stored) = &kept.stored else { return Fate::Sendable };
+        if kept.qos == Qos::ExactlyOnce {
+            match stored.poll_stored(cx) {
+                Poll::Pending => return Fate::Waits,
+                Poll::Ready(Err(_)) => return Fate::Refused,
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+        if self.outbound.may_skip_to(durable::packet_id(stored)) { Fate::Sendable } else { Fate::Waits }
+    }
+
+    /// A message is dropped: its record is forgotten.
+    pub(super) fn discard(&mut self, kept: Kept) {
+        self.finish(kept.stored.map(|stored| *stored));
+    }
+
+    /// Deliveries are over.
+    pub(in crate::mqtt) fn finish(&mut self, stored: impl IntoIterator<Item = StoredDelivery>) {
+        for stored in stored {
+            // Of a session that has no records any more they were forgotten with it.
+            if let Some(durable) = &mut self.durable {
+                durable.finish(stored);
+            }
+        }
+    }
+
+    /// Drops what the store has refused from the queue: it must not displace what is there.
+    /// Returns how many there were.
+    pub(super) fn drop_refused(&mut self) -> u32 {
+        if self.durable.is_none() {
+            return 0;
+        }
+        let before = self.queue.len();
+        let (mut refused, queue_bytes) = (Vec::new(), &mut self.queue_bytes);
+        self.queue.retain_mut(|kept| {
+            if !kept.stored.as_ref().is_some_and(|stored| stored.is_refused()) {
+                return true;
+            }
+            *queue_bytes = queue_bytes.saturating_sub(kept.cost());
+            refused.extend(kept.stored.take().map(|stored| *stored));
+            false
+        });
+        self.finish(refused);
+        u32::try_from(before - self.queue.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Appends the changes of the session's records. Returns what an answer to the client waits for.
+    pub(in crate::mqtt) fn append(&mut self) -> (Completion, Again) {
+        self.durable.as_mut().map(|durable| durable.append()).unwrap_or_default()
+    }
+
+    /// The session ends, or ends with its connection from now on: its records are forgotten.
+    pub(in crate::mqtt) fn end_durable(&mut self) -> Completion {
+        let Some(durable) = self.durable.take() else { return Completion::Ready };
+        let kept = self.queue.iter_mut().chain(self.outbound.messages_mut());
+        let deliveries = kept.filter_map(|kept| kept.stored.take()).map(|stored| *stored).collect();
+        self.queue_bytes = self.queue.iter().map(Kept::cost).sum();
+        self.inflight_bytes = self.outbound.messages().map(Kept::cost).sum();
+        durable.end(deliveries)
+    }
+
+    /// Notes that the connection has ended, and that there is no will if that was a normal end.
+    pub(in crate::mqtt) fn leave_store(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, has_will: bool) {
+        let unsent = self.unsent();
+        let Some(durable) = &mut self.durable else { return };
+        durable.disconnect(since_unix_ms, expiry_s, unsent);
+        if !has_will {
+            durable.clear_will();
+        }
+        drop(self.append());
+    }
+
+    /// The number of the first message that was not sent.
+    fn unsent(&self) -> Option<Sequence> {
+        self.queue.iter().find_map(|kept| Some(kept.stored.as_ref()?.sequence()))
+    }
+
+    /// Follows a clock that was set.
+    pub(in crate::mqtt) fn restamp(&mut self, clock: ClockSet, now_unix_ms: u64) -> Restamped {
+        let unsent = self.unsent();
+        let Some(durable) = &mut self.durable else { return Restamped::Same };
+        let restamped = durable.restamp(clock, now_unix_ms, unsent);
+        drop(self.append());
+        restamped
+    }
+
+    /// Drops messages from the queue that have expired.
+    pub(in crate::mqtt) fn drop_expired(&mut self, now: Timestamp) {
+        let (mut over, queue_bytes) = (Vec::new(), &mut self.queue_bytes);
+        self.queue.retain_mut(|kept| {
+            let is_over = kept.message.is_expired(now);
+            if is_over {
+                *queue_bytes = queue_bytes.saturating_sub(kept.cost());
+                over.extend(kept.stored.take().map(|stored| *stored));
+            }
+            !is_over
+        });
+        self.finish(over);
+        drop(self.append());
+    }
+
+    /// Takes over what the store has given back, in the order of the numbers. What may have been sent is sent again
+    /// with its identifier; the rest waits in the queue ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
+    pub(in crate::mqtt) fn restore(&mut self, exchanges: impl Iterator<Item = (Sequence, Option<(Kept, bool)>)>) {
+        for (sequence, exchange) in exchanges {
+            let id = durable::of_sequence(sequence);
+            match exchange {
+                // One whose identifier does not fit was never sent, so it cannot have been released.
+                None => drop(self.outbound.restore(id, Unfinished::Release)),
+                Some((kept, true)) if self.queue.is_empty() => {
+                    let (qos, cost) = (translate::to_mqtt(kept.qos), kept.cost());
+                    match self.outbound.restore(id, Unfinished::Publish(qos, kept)) {
+                        Ok(()) => self.inflight_bytes += cost,
+                        Err(Unfinished::Publish(_, kept)) => self.enqueue_retained(kept),
+                        Err(Unfinished::Release) => {}
+                    }
+                }
+                Some((kept, _)) => self.enqueue_retained(kept),
+            }
+        }
+    }
+
+    /// Notes received messages of QoS 2 in one batch with their deliveries, unless PUBREL has come.
+    pub(in crate::mqtt) fn note_received(&mut self, ids: impl Iterator<Item = PacketId>, gather: &Gather) -> bool {
+        let Some(durable) = &mut self.durable else { return false };
+        ids.filter(|id| self.received.contains(*id)).for_each(|id| durable.receive(id, gather));
+        true
+    }
+
+    /// A received message of QoS 2 is released, or was refused. Returns whether it was there.
+    pub(in crate::mqtt) fn forget_received(&mut self, id: PacketId) -> bool {
+        if let Some(durable) = &mut self.durable {
+            durable.forget_received(id);
+        }
+        self.received.remove(id)
+    }
+}
