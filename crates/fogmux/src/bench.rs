@@ -6,12 +6,11 @@ mod compare;
 mod matrix;
 mod paper;
 mod peer;
+mod progress;
 mod signals;
 
-use std::ffi::OsStr;
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fogmux_net::KeyLogFile;
 use fogmux_traffic::Experiment;
@@ -24,14 +23,14 @@ use fogmux_traffic::paper::PaperResult;
 use fogmux_traffic::repetition::Repetitions;
 use fogmux_traffic::report;
 use fogmux_traffic::report::figure::Figure;
-use fogmux_traffic::report::progress::{Display, Progress};
 use fogmux_traffic::report::terminal::Layout;
 use fogmux_traffic::target::Home;
 use tokio::runtime::{Builder, LocalOptions};
 
 use self::arguments::{Bench, Columns, Host, Output, Report};
+use self::progress::progress;
 use crate::exit::{Failure, Status};
-use crate::terminal::{columns, is_dumb};
+use crate::terminal::columns;
 
 /// The features of this program, by their names in `Cargo.toml`, and whether it was built with them.
 const FEATURES: [(&str, bool); 6] = [
@@ -224,53 +223,6 @@ fn perform(
     })?
 }
 
-/// Shows the progress and the estimated remaining time.
-fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
-    let term = std::env::var_os("TERM");
-    let display = display(columns(std::io::stderr()), std::io::stderr().is_terminal(), term.as_deref());
-    let rounds = usize::try_from(repetitions).unwrap_or(1);
-    let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
-    let expected = each.repeat(rounds);
-    let mut progress = Shown(Progress::new(std::io::stderr(), display, expected, Instant::now()));
-    let mut first = true;
-    move |experiment, repetition| {
-        let now = Instant::now();
-        if !std::mem::take(&mut first) {
-            progress.0.done(now);
-        }
-        // A closed standard error is no failure.
-        let _ = progress.0.at(&format!("{} #{}", experiment.title(), repetition + 1), now);
-    }
-}
-
-/// Returns how progress is shown: a bar needs a terminal that understands escape sequences.
-fn display(columns: Option<usize>, is_terminal: bool, term: Option<&OsStr>) -> Display {
-    match columns {
-        _ if is_dumb(term) => Display::Lines,
-        Some(columns) => Display::Bar { columns },
-        // A terminal of unknown width is assumed to have 80 columns.
-        None if is_terminal => Display::Bar { columns: 80 },
-        None => Display::Lines,
-    }
-}
-
-/// Clears the line when everything is done, so that the table starts at the margin.
-struct Shown(Progress<std::io::Stderr>);
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        // As above.
-        let _ = self.0.clear();
-    }
-}
-
-/// Includes starting and stopping a gateway.
-fn expected_seconds(experiment: &Experiment) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-    let counted = experiment.count.map(|count| experiment.rate.map_or(1.0, |rate| count as f64 / rate));
-    counted.unwrap_or(f64::MAX).min(experiment.seconds + experiment.warm_up_seconds) + 0.4
-}
-
 /// Prints the results and writes the requested files. Fails if nothing was measured.
 fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure> {
     let stopped = done.stopped;
@@ -294,18 +246,5 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
             let all = report.runs.len();
             Err(Failure::new(Status::Unavailable, format!("{failed} of {all} experiments have a problem, named above")))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dumb_terminal_gets_lines_without_escape_sequences() {
-        assert_eq!(display(Some(80), true, Some(OsStr::new("dumb"))), Display::Lines);
-        assert_eq!(display(Some(80), true, Some(OsStr::new("xterm"))), Display::Bar { columns: 80 });
-        assert_eq!(display(None, true, None), Display::Bar { columns: 80 });
-        assert_eq!(display(None, false, None), Display::Lines);
     }
 }

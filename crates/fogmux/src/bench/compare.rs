@@ -86,7 +86,7 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
     super::prepare(std::slice::from_ref(&experiment), &arguments.output)?;
     let rounds = Rounds::of(arguments.rounds, arguments.until, arguments.rounds_max);
     let targets = [format!("A: {}", a.name), format!("B: {}", b.name)];
-    let mut progress = super::progress(std::slice::from_ref(&experiment), rounds.wanted.saturating_mul(4));
+    let mut progress = super::progress::progress(std::slice::from_ref(&experiment), rounds.wanted.saturating_mul(4));
     let mut done = 0;
     let runs = alternate(&experiment, targets, rounds, async |side, _| {
         if stop.borrow().is_none() {

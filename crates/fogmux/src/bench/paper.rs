@@ -60,7 +60,7 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
 }
 
 async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Vec<Run>) {
-    let mut shown = super::progress(&plan.experiments, plan.repetitions);
+    let mut shown = super::progress::progress(&plan.experiments, plan.repetitions);
     let target = conductor.target();
     paper::rerun(plan, &target, async |experiment, repetition| {
         shown(experiment, repetition);
