@@ -7,6 +7,7 @@ mod links;
 mod peers;
 mod readme;
 mod reports;
+mod resume;
 mod secrets;
 mod stall;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         doors::CASES,
         stall::CASES,
         faults::CASES,
+        resume::CASES,
         secrets::CASES,
         reports::CASES,
         readme::CASES,

@@ -7,28 +7,31 @@ mod matrix;
 mod paper;
 mod peer;
 mod progress;
+mod record;
 mod signals;
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fogmux_net::KeyLogFile;
-use fogmux_traffic::Experiment;
 use fogmux_traffic::agent::Remote;
 use fogmux_traffic::conductor::{Conductor, Target};
 use fogmux_traffic::measure::build::note_features;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
-use fogmux_traffic::paper::PaperResult;
-use fogmux_traffic::repetition::Repetitions;
+use fogmux_traffic::repetition::{Repetitions, Void};
 use fogmux_traffic::report;
 use fogmux_traffic::report::figure::Figure;
+use fogmux_traffic::report::journal;
+use fogmux_traffic::report::json::ReadError;
 use fogmux_traffic::report::terminal::Layout;
 use fogmux_traffic::target::Home;
+use fogmux_traffic::{Experiment, Outcome};
 use tokio::runtime::{Builder, LocalOptions};
 
 use self::arguments::{Bench, Columns, Host, Output, Report};
 use self::progress::progress;
+use self::record::Record;
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
 
@@ -42,9 +45,6 @@ const FEATURES: [(&str, bool); 6] = [
     ("tls-openssl", cfg!(feature = "tls-openssl")),
 ];
 
-/// Version of the JSON format.
-const VERSION: u32 = 1;
-
 /// Runs the command.
 pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     note_features(FEATURES.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name));
@@ -53,14 +53,15 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             let experiments = [arguments.shape.experiment()];
             prepare(&experiments, &arguments.output)?;
             let repetitions = arguments.until.repetitions(arguments.repeat);
-            let done = perform(|| captured(arguments), &experiments, repetitions)?;
+            let done = perform(|| captured(arguments), &experiments, repetitions, &arguments.output)?;
             finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Matrix(arguments) => {
             let (experiments, repeat) = matrix::experiments(arguments);
             prepare(&experiments, &arguments.output)?;
             let repetitions = arguments.until.repetitions(repeat);
-            let done = perform(|| conductor(&arguments.host, &arguments.output), &experiments, repetitions)?;
+            let output = &arguments.output;
+            let done = perform(|| conductor(&arguments.host, output), &experiments, repetitions, output)?;
             finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Paper(command) => paper::run(command),
@@ -70,7 +71,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             prepare(&experiments, &arguments.output)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
             let repetitions = arguments.until.repetitions(arguments.repeat);
-            let done = perform(|| Ok(conductor), &experiments, repetitions)?;
+            let done = perform(|| Ok(conductor), &experiments, repetitions, &arguments.output)?;
             finish(done, &arguments.output, &arguments.columns)
         }
         Bench::Agent(arguments) => agent::run(arguments),
@@ -92,9 +93,9 @@ fn prepare(experiments: &[Experiment], output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The results of a run, with time and environment.
+/// The results of a run, with their record and the gateway's machine.
 struct Done {
-    began_unix_s: u64,
+    record: Record,
     runs: Vec<Run>,
     gateway_environment: Option<Environment>,
     /// The signal that has ended it early.
@@ -103,19 +104,6 @@ struct Done {
 
 fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-fn report_of(done: Done, paper: Option<PaperResult>) -> outcome::Report {
-    let Done { began_unix_s, runs, gateway_environment, .. } = done;
-    outcome::Report {
-        version: VERSION,
-        command: report::command::shown(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
-        began_unix_s,
-        environment: Environment::here(),
-        gateway_environment,
-        runs,
-        paper,
-    }
 }
 
 /// Writes every format and lists the files.
@@ -133,19 +121,22 @@ fn print_results(report: &outcome::Report, figures: &[Figure]) {
     print!("{}", report::terminal::warnings(&summaries));
 }
 
-/// Renders every report of a directory. A file that is none is named, and the others are rendered all the same.
+/// Renders every report of a directory, and the journal of a measurement that was interrupted. A file that is none is
+/// named, and the others are rendered all the same.
 fn render(arguments: &Report) -> Result<(), Failure> {
     let directory = &arguments.directory;
     let failed = |error: std::io::Error| Failure::io(directory.display(), &error);
     let (mut all, mut broken) = (0, 0);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_none_or(|extension| extension != "json") {
+        let is_journal = path.file_name().is_some_and(|name| name == journal::NAME);
+        if !is_journal && path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
         all += 1;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let rendered = read(&path).and_then(|report| report::render_as(&report, directory, &name).map_err(failed));
+        let found = if is_journal { journal::read(directory).map_err(no_report) } else { read(&path) };
+        let rendered = found.and_then(|report| report::render_as(&report, directory, &name).map_err(failed));
         match rendered {
             Ok(files) => files.iter().for_each(|file| println!("{}", file.display())),
             Err(failure) => {
@@ -162,8 +153,12 @@ fn render(arguments: &Report) -> Result<(), Failure> {
 }
 
 fn read(path: &std::path::Path) -> Result<outcome::Report, Failure> {
-    // The error names the file.
-    report::json::read(path).map_err(|error| Failure::new(Status::DataErr, error))
+    report::json::read(path).map_err(no_report)
+}
+
+/// The error names the file.
+fn no_report(error: ReadError) -> Failure {
+    Failure::new(Status::DataErr, error)
 }
 
 /// Returns a conductor with a local gateway, whose directory is removed afterwards, or with an agent's.
@@ -210,23 +205,28 @@ fn perform(
     conductor: impl FnOnce() -> Result<Conductor, Failure>,
     experiments: &[Experiment],
     repetitions: Repetitions,
+    output: &Output,
 ) -> Result<Done, Failure> {
-    let began_unix_s = now_unix_s();
     block_on(async {
         let stop = signals::stop()?;
         let mut conductor = conductor()?.until(stop.clone());
-        let mut shown = progress(experiments, repetitions.wanted);
-        let runs = conductor.perform(experiments, repetitions, &mut shown).await;
+        let target = conductor.target();
+        let runs = experiments.iter().map(|experiment| Run::of(experiment.clone(), target.clone())).collect();
+        let mut record = Record::open(output, runs, conductor.gateway_environment())?;
+        let mut shown = progress(experiments, repetitions.wanted, record.done());
+        let begun = record.runs();
+        let mut note = |run: usize, done: &Result<Outcome, Void>| record.note(run, done);
+        let runs = conductor.perform(begun, repetitions, &mut shown, &mut note).await;
         let stopped = *stop.borrow();
         let gateway_environment = conductor.gateway_environment();
-        Ok::<_, Failure>(Done { began_unix_s, runs, gateway_environment, stopped })
+        Ok::<_, Failure>(Done { record, runs, gateway_environment, stopped })
     })?
 }
 
 /// Prints the results and writes the requested files. Fails if nothing was measured.
 fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure> {
-    let stopped = done.stopped;
-    let report = report_of(done, None);
+    let Done { record, runs, gateway_environment, stopped } = done;
+    let report = record.report(runs, gateway_environment, None);
     if output.json {
         println!("{}", serde_json::to_string(&report).unwrap_or_default());
     } else {
@@ -235,6 +235,7 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
     if let Some(directory) = &output.out {
         write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }
+    record.end(stopped);
     if let Some(signal) = stopped {
         return Err(signals::failure(signal));
     }

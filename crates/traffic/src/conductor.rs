@@ -363,20 +363,22 @@ impl Conductor {
         Ok(())
     }
 
-    /// Does all experiments, each as often as is asked for, as [`repetition::interleave`] orders them.
+    /// Does the experiments of all runs, each as often as is asked for, as [`repetition::interleave`] orders them.
+    /// `note` is told what each repetition came to, with the place of its run.
     pub async fn perform(
         &mut self,
-        experiments: &[Experiment],
+        runs: Vec<Run>,
         repetitions: Repetitions,
         progress: &mut dyn FnMut(&Experiment, u32),
+        note: &mut dyn FnMut(usize, &Result<Outcome, Void>),
     ) -> Vec<Run> {
-        let target = self.target();
-        let stop = self.stop.clone();
-        repetition::interleave(experiments, &target, repetitions, async |experiment, number| {
-            if stop.borrow().is_none() {
+        repetition::interleave(runs, repetitions, async |run, experiment, number| {
+            if self.stop.borrow().is_none() {
                 progress(experiment, number);
             }
-            Ok(self.repeat(experiment).await?)
+            let done = self.repeat(experiment).await.map_err(Void::from);
+            note(run, &done);
+            done
         })
         .await
     }

@@ -21,6 +21,9 @@ pub struct Report {
     pub command: String,
     /// When it began, in seconds since 1970.
     pub began_unix_s: u64,
+    /// When it went on after an interruption, each time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed_unix_s: Vec<u64>,
     /// The machine; with an agent, the one that drives.
     pub environment: Environment,
     /// The gateway's machine, where an agent runs it elsewhere.

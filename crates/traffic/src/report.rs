@@ -10,6 +10,7 @@ pub mod document;
 pub mod figure;
 mod grid;
 pub mod html;
+pub mod journal;
 pub mod json;
 mod label;
 pub mod markdown;

@@ -1,8 +1,7 @@
 //! `fogmux bench paper`: published experiments, listed, shown, and repeated.
 
-use fogmux_traffic::conductor::Conductor;
-use fogmux_traffic::outcome::Run;
-use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult, Plan};
+use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult};
+use fogmux_traffic::repetition::Repetitions;
 use fogmux_traffic::report;
 
 use super::arguments::{Output, Paper, PaperRun};
@@ -48,25 +47,10 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     let mut plan = paper::plan(&paper, &arguments.table, arguments.quick).map_err(wrong)?;
     plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
     super::prepare(&plan.experiments, &arguments.output)?;
-    let began_unix_s = super::now_unix_s();
-    let (result, done) = super::block_on(async {
-        let stop = signals::stop()?;
-        let mut conductor = super::conductor(&arguments.host, &arguments.output)?.until(stop.clone());
-        let (result, runs) = perform(&mut conductor, &plan).await;
-        let (gateway_environment, stopped) = (conductor.gateway_environment(), *stop.borrow());
-        Ok::<_, Failure>((result, Done { began_unix_s, runs, gateway_environment, stopped }))
-    })??;
-    finish(result, done, &arguments.output)
-}
-
-async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Vec<Run>) {
-    let mut shown = super::progress::progress(&plan.experiments, plan.repetitions);
-    let target = conductor.target();
-    paper::rerun(plan, &target, async |experiment, repetition| {
-        shown(experiment, repetition);
-        conductor.repeat(experiment).await.map_err(|error| error.to_string())
-    })
-    .await
+    let output = &arguments.output;
+    let repetitions = Repetitions::exactly(plan.repetitions);
+    let done = super::perform(|| super::conductor(&arguments.host, output), &plan.experiments, repetitions, output)?;
+    finish(paper::tabulate(&plan, &done.runs), done, output)
 }
 
 fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failure> {
@@ -75,10 +59,11 @@ fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failur
     } else {
         print!("{}", report::paper::terminal(&result, columns(std::io::stdout())));
     }
-    let stopped = done.stopped;
+    let Done { record, runs, gateway_environment, stopped } = done;
     if let Some(directory) = &output.out {
-        super::write(&super::report_of(done, Some(result)), directory)
-            .map_err(|error| Failure::io(directory.display(), &error))?;
+        let report = record.report(runs, gateway_environment, Some(result));
+        super::write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }
+    record.end(stopped);
     stopped.map_or(Ok(()), |signal| Err(signals::failure(signal)))
 }

@@ -9,13 +9,17 @@ use fogmux_traffic::report::progress::{Display, Progress};
 
 use crate::terminal::{columns, is_dumb};
 
-/// Shows the progress and the estimated remaining time.
-pub(super) fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
+/// Shows the progress and the estimated remaining time. Of the repetitions so many are done already.
+pub(super) fn progress(
+    experiments: &[Experiment],
+    repetitions: u32,
+    done: usize,
+) -> impl FnMut(&Experiment, u32) + use<> {
     let term = std::env::var_os("TERM");
     let display = display(columns(std::io::stderr()), std::io::stderr().is_terminal(), term.as_deref());
     let rounds = usize::try_from(repetitions).unwrap_or(1);
     let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
-    let expected = each.repeat(rounds);
+    let expected = each.repeat(rounds).into_iter().skip(done).collect();
     let mut progress = Shown(Progress::new(std::io::stderr(), display, expected, Instant::now()));
     let mut first = true;
     move |experiment, repetition| {

@@ -1,4 +1,4 @@
-//! Has a plan's experiments executed, and makes tables and verdicts of what came out.
+//! Makes tables and verdicts of what the experiments of a plan came to.
 
 use super::claim::{Claim, Numbers, Tried};
 use super::explain::{self, STRAY};
@@ -7,30 +7,8 @@ use super::formula;
 use super::metric;
 use super::plan::{LEFT_OUT, Place, Plan};
 use super::table::{Cell, ClaimResult, PaperResult, Printed, TableResult, Verdict};
-use crate::experiment::Experiment;
 use crate::measure::statistics::median_interval;
-use crate::outcome::{Outcome, Run};
-
-/// Has everything done, round by round so that what changes on the machine meanwhile meets all alike, and fills the
-/// tables. `execute` is given an experiment and the number of its repetition; what failed in the first round is not
-/// tried again.
-pub async fn rerun(
-    plan: &Plan<'_>,
-    target: &str,
-    mut execute: impl AsyncFnMut(&Experiment, u32) -> Result<Outcome, String>,
-) -> (PaperResult, Vec<Run>) {
-    let run = |experiment: &Experiment| Run::of(experiment.clone(), target.to_owned());
-    let mut runs: Vec<Run> = plan.experiments.iter().map(run).collect();
-    for repetition in 0..plan.repetitions {
-        for run in runs.iter_mut().filter(|run| run.problem.is_none() || !run.outcomes.is_empty()) {
-            match execute(&run.experiment, repetition).await {
-                Ok(outcome) => run.outcomes.push(outcome),
-                Err(problem) => run.problem = Some(problem),
-            }
-        }
-    }
-    (tabulate(plan, &runs), runs)
-}
+use crate::outcome::Run;
 
 /// Tables and verdicts of runs that are there, one for each experiment of the plan.
 #[must_use]
@@ -224,7 +202,8 @@ fn notes(table: &Table) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Bytes, Wire};
+    use crate::experiment::Experiment;
+    use crate::outcome::{Bytes, Outcome, Wire};
     use crate::paper::{NAMES, load, plan};
 
     /// A machine on which every connection costs `packets` packets of 100 bytes.
@@ -240,15 +219,27 @@ mod tests {
         }
     }
 
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    /// The runs of a plan, each of as many repetitions.
+    fn runs(plan: &Plan<'_>, execute: impl Fn(&Experiment, u32) -> Result<Outcome, String>) -> Vec<Run> {
+        let run = |experiment: &Experiment| {
+            let mut run = Run::of(experiment.clone(), "a test".to_owned());
+            for repetition in 0..plan.repetitions {
+                match execute(experiment, repetition) {
+                    Ok(outcome) => run.outcomes.push(outcome),
+                    Err(why) => run.problem = Some(why),
+                }
+            }
+            run
+        };
+        plan.experiments.iter().map(run).collect()
     }
 
     #[test]
     fn table_6_is_exact_where_it_should_be_and_claims_are_tried_on_both() {
         let paper = load("seoane2021").unwrap();
         let plan = plan(&paper, &["6".to_owned()], true).unwrap();
-        let (result, runs) = block_on(rerun(&plan, "a test", async |experiment, _| Ok(outcome(experiment, 2))));
+        let runs = runs(&plan, |experiment, _| Ok(outcome(experiment, 2)));
+        let result = tabulate(&plan, &runs);
         assert_eq!(runs.len(), 3);
         let [table] = result.tables.as_slice() else { panic!("one table was asked for") };
         let packets = |row: usize| (table.cells[row][0].measured, table.cells[row][0].exact);
@@ -265,25 +256,12 @@ mod tests {
         for name in NAMES {
             let paper = load(name).unwrap();
             let plan = plan(&paper, &[], true).unwrap();
-            let refuse = async |_: &Experiment, _| Err("no network namespaces here".to_owned());
-            let (result, _) = block_on(rerun(&plan, "a test", refuse));
+            let refuse = |_: &Experiment, _| Err("no network namespaces here".to_owned());
+            let result = tabulate(&plan, &runs(&plan, refuse));
             assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTested), "{name}");
             for cell in result.tables.iter().flat_map(|table| table.cells.iter().flatten()) {
                 assert!(cell.measured.is_none() && (cell.because.is_some() || cell.computed.is_some()), "{name}");
             }
         }
-    }
-
-    #[test]
-    fn repetitions_are_interleaved() {
-        let paper = load("seoane2021").unwrap();
-        let mut plan = plan(&paper, &["6".to_owned()], false).unwrap();
-        plan.repetitions = 2;
-        let mut order = Vec::new();
-        block_on(rerun(&plan, "a test", async |experiment, repetition| {
-            order.push(repetition);
-            Ok(outcome(experiment, 2))
-        }));
-        assert_eq!(order, [0, 0, 0, 1, 1, 1]);
     }
 }

@@ -13,6 +13,9 @@ pub(crate) struct Output {
     /// Write JSON, CSV, Markdown and HTML files into DIR
     #[arg(short, long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Go on with an interrupted measurement of the same program and flags, whose repetitions are in --out DIR
+    #[arg(long, requires = "out")]
+    pub(crate) resume: bool,
     /// Print the results as JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

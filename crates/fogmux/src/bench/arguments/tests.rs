@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 59] = [
+const PUBLIC: [&str; 60] = [
     "agent",
     "agent-key",
     "all",
@@ -47,6 +47,7 @@ const PUBLIC: [&str; 59] = [
     "rate",
     "repeat",
     "repeat-max",
+    "resume",
     "retain",
     "rounds",
     "rounds-max",
