@@ -20,6 +20,7 @@ pub mod progress;
 pub mod summary;
 mod table;
 pub mod terminal;
+pub mod threshold;
 pub mod warning;
 
 use std::fs::{self, File, Permissions};
