@@ -4,6 +4,7 @@ mod agent;
 mod doors;
 mod faults;
 mod links;
+mod load;
 mod peers;
 mod readme;
 mod reports;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         stall::CASES,
         faults::CASES,
         resume::CASES,
+        load::CASES,
         secrets::CASES,
         reports::CASES,
         readme::CASES,

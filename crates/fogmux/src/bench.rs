@@ -3,19 +3,21 @@
 mod agent;
 pub(crate) mod arguments;
 mod compare;
+mod curve;
 mod matrix;
 mod paper;
 mod peer;
 mod progress;
 mod record;
 mod signals;
+mod threshold;
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fogmux_net::KeyLogFile;
 use fogmux_traffic::agent::Remote;
-use fogmux_traffic::conductor::{Conductor, Target};
+use fogmux_traffic::conductor::{Conductor, Target, Watcher};
 use fogmux_traffic::measure::build::note_features;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
@@ -25,11 +27,11 @@ use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::journal;
 use fogmux_traffic::report::json::ReadError;
 use fogmux_traffic::report::terminal::Layout;
-use fogmux_traffic::target::Home;
+use fogmux_traffic::target::{Home, serve_origin};
 use fogmux_traffic::{Experiment, Outcome};
 use tokio::runtime::{Builder, LocalOptions};
 
-use self::arguments::{Bench, Columns, Host, Output, Report};
+use self::arguments::{Bench, Columns, Host, Output, Report, Thresholds};
 use self::progress::progress;
 use self::record::Record;
 use crate::exit::{Failure, Status};
@@ -54,7 +56,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             prepare(&experiments, &arguments.output)?;
             let repetitions = arguments.until.repetitions(arguments.repeat);
             let done = perform(|| captured(arguments), &experiments, repetitions, &arguments.output)?;
-            finish(done, &arguments.output, &arguments.columns)
+            finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
         Bench::Matrix(arguments) => {
             let (experiments, repeat) = matrix::experiments(arguments);
@@ -62,8 +64,9 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             let repetitions = arguments.until.repetitions(repeat);
             let output = &arguments.output;
             let done = perform(|| conductor(&arguments.host, output), &experiments, repetitions, output)?;
-            finish(done, &arguments.output, &arguments.columns)
+            finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
+        Bench::Curve(arguments) => curve::run(arguments),
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
@@ -72,13 +75,20 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
             let repetitions = arguments.until.repetitions(arguments.repeat);
             let done = perform(|| Ok(conductor), &experiments, repetitions, &arguments.output)?;
-            finish(done, &arguments.output, &arguments.columns)
+            finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
         Bench::Agent(arguments) => agent::run(arguments),
+        Bench::Origin => serve_origin().map_err(|error| Failure::new(Status::Unavailable, error)),
         Bench::Pair(arguments) => compare::pair(arguments),
         Bench::Compare(arguments) => compare::run(arguments),
         Bench::Report(arguments) => render(arguments),
     }
+}
+
+/// Opens the file of `--live`, if there is one.
+fn watcher(output: &Output) -> Result<Option<Watcher>, Failure> {
+    let open = |path: &PathBuf| Watcher::of(path).map_err(|error| Failure::io(path.display(), &error));
+    output.live.as_ref().map(open).transpose()
 }
 
 /// Refuses experiments that cannot be done, and files that cannot be written, before anything is started.
@@ -209,7 +219,7 @@ fn perform(
 ) -> Result<Done, Failure> {
     block_on(async {
         let stop = signals::stop()?;
-        let mut conductor = conductor()?.until(stop.clone());
+        let mut conductor = conductor()?.until(stop.clone()).watched(watcher(output)?);
         let target = conductor.target();
         let runs = experiments.iter().map(|experiment| Run::of(experiment.clone(), target.clone())).collect();
         let mut record = Record::open(output, runs, conductor.gateway_environment())?;
@@ -223,8 +233,9 @@ fn perform(
     })?
 }
 
-/// Prints the results and writes the requested files. Fails if nothing was measured.
-fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure> {
+/// Prints the results and writes the requested files. Fails if nothing was measured, if a repetition failed, or if a
+/// condition of `--fail-if` holds.
+fn finish(done: Done, output: &Output, columns: &Columns, thresholds: &Thresholds) -> Result<(), Failure> {
     let Done { record, runs, gateway_environment, stopped } = done;
     let report = record.report(runs, gateway_environment, None);
     if output.json {
@@ -240,10 +251,13 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
         return Err(signals::failure(signal));
     }
     let failed = report.runs.iter().filter(|run| run.problem.is_some() || !run.failed.is_empty()).count();
-    match (report.runs.iter().all(|run| run.outcomes.is_empty()), failed) {
-        (true, _) => Err(Failure::new(Status::Unavailable, "nothing was measured")),
-        (false, 0) => Ok(()),
-        (false, failed) => {
+    if report.runs.iter().all(|run| run.outcomes.is_empty()) {
+        return Err(Failure::new(Status::Unavailable, "nothing was measured"));
+    }
+    threshold::check(&thresholds.fail_if, &report.runs)?;
+    match failed {
+        0 => Ok(()),
+        failed => {
             let all = report.runs.len();
             Err(Failure::new(Status::Unavailable, format!("{failed} of {all} experiments have a problem, named above")))
         }

@@ -94,7 +94,7 @@ struct Progress {
 impl Progress {
     fn of(run: Run, repetitions: Repetitions) -> Self {
         let tries = amount(run.outcomes.len() + run.failed.len());
-        // What was never measured has failed in a row. Of others the order is not known, and they are tried again.
+        // An experiment that was never measured has failed in a row. The order of others is not known: they go on.
         let failures_in_a_row = if run.outcomes.is_empty() { tries } else { 0 };
         let run = Run { until: repetitions.until, problem: None, ..run };
         Self { run, repetitions, tries, failures_in_a_row }

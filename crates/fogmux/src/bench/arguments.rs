@@ -1,8 +1,10 @@
 //! The flags of `fogmux bench`.
 
 mod compare;
+mod curve;
 mod output;
 mod shape;
+mod thresholds;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,8 +15,10 @@ use fogmux_traffic::experiment::{ExperimentError, Qos};
 use fogmux_traffic::{Door, Security};
 
 pub(crate) use self::compare::{Compare, Pair, Until};
+pub(crate) use self::curve::Curve;
 pub(crate) use self::output::{Columns, Host, Output};
 pub(crate) use self::shape::Shape;
+pub(crate) use self::thresholds::Thresholds;
 
 /// The traffic generator.
 #[derive(Debug, Subcommand)]
@@ -23,6 +27,8 @@ pub(crate) enum Bench {
     Run(Run),
     /// Run every door under each of its security profiles
     Matrix(Matrix),
+    /// Find the highest rate that a gateway keeps up with, and measure its latency below that
+    Curve(Box<Curve>),
     /// Repeat the experiments of published documents
     #[command(subcommand)]
     Paper(Paper),
@@ -30,6 +36,9 @@ pub(crate) enum Bench {
     Peer(Box<Peer>),
     /// Start gateways on this host for `bench run`, `matrix` or `paper run` with --agent on another
     Agent(Agent),
+    /// Serve as the origin of an experiment; started by the others
+    #[command(hide = true)]
+    Origin,
     /// Measure two binaries or brokers in turn and compare them; exit code 1 on a regression
     Pair(Box<Pair>),
     /// Compare two JSON files of `bench`, or the one of `bench pair`; exit code 1 on a regression
@@ -71,6 +80,8 @@ pub(crate) struct Run {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
+    #[command(flatten)]
+    pub(crate) thresholds: Thresholds,
 }
 
 /// Runs many experiments.
@@ -108,6 +119,8 @@ pub(crate) struct Matrix {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
+    #[command(flatten)]
+    pub(crate) thresholds: Thresholds,
 }
 
 /// Published documents.
@@ -187,6 +200,8 @@ pub(crate) struct Peer {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
+    #[command(flatten)]
+    pub(crate) thresholds: Thresholds,
 }
 
 /// Renders the reports of a directory.

@@ -11,7 +11,7 @@ use fogmux_traffic::report::compare::{self, Comparison, Conclusion, Shown};
 use fogmux_traffic::target::Home;
 use fogmux_traffic::{Experiment, Run};
 
-use super::arguments::{Columns, Compare, Output, Pair, Peer, Until};
+use super::arguments::{Columns, Compare, Output, Pair, Peer, Thresholds, Until};
 use super::record::Record;
 use super::{Done, peer, read, signals};
 use crate::exit::{Failure, Status};
@@ -98,7 +98,7 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
     let mut done = 0;
     let begun = <[Run; 2]>::try_from(record.runs());
     let begun = begun.map_err(|_| Failure::new(Status::DataErr, "a pair has two runs"))?;
-    let execute = async |side, _| {
+    let execute = async |side, round| {
         if stop.borrow().is_none() {
             progress(&experiment, done);
             done += 1;
@@ -107,7 +107,7 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
             Side::A => &mut a.conductor,
             Side::B => &mut b.conductor,
         };
-        Ok(conductor.repeat(&experiment).await?)
+        Ok(conductor.repeat(&experiment, round).await?)
     };
     let runs = alternate(begun, rounds, execute, |round| record.note_round(round)).await;
     let stopped = *stop.borrow();
@@ -149,9 +149,10 @@ fn side(arguments: &Pair, program: &str, pids: &[u32], stop: &Stop) -> Result<Pr
             until: Until::default(),
             output: Output::default(),
             columns: Columns::default(),
+            thresholds: Thresholds::default(),
         };
         let (target, experiment) = peer::target(&broker)?;
-        let conductor = Conductor::new(target, key_log).until(stop.clone());
+        let conductor = Conductor::new(target, key_log).until(stop.clone()).watched(super::watcher(&arguments.output)?);
         return Ok(Program { name: conductor.target(), conductor, experiment });
     }
     let path = PathBuf::from(program);
@@ -160,7 +161,8 @@ fn side(arguments: &Pair, program: &str, pids: &[u32], stop: &Stop) -> Result<Pr
     let name = format!("{} ({program}, SHA-256 {hash}…)", version(&path)?);
     let path = path.canonicalize().map_err(|error| Failure::io(program, &error))?;
     let home = Home::temporary(path).map_err(|error| Failure::new(Status::Unavailable, error))?;
-    let conductor = Conductor::new(Target::Gateway(Box::new(home)), key_log).until(stop.clone());
+    let conductor = Conductor::new(Target::Gateway(Box::new(home)), key_log);
+    let conductor = conductor.until(stop.clone()).watched(super::watcher(&arguments.output)?);
     Ok(Program { conductor, name, experiment: arguments.shape.experiment() })
 }
 

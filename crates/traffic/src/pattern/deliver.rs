@@ -12,12 +12,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connections::{Connections, Shared};
 use super::crew::Crew;
+use super::live::Ticker;
 use super::publisher::Publisher;
 use super::stage::{Stage, nanoseconds};
 use super::subscriber::Subscriber;
+use super::unconnected::unconnected;
 use super::{Bench, Closed, PatternError, stamp};
 use crate::driver::{Answer, DriverError, Request, Role, Sink};
-use crate::experiment::{Experiment, Operation};
+use crate::experiment::{Clock, Experiment, Operation};
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
 use crate::outcome::Outcome;
 
@@ -32,8 +34,16 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let mut tasks = JoinSet::new();
     let wire = bench.wire();
     bench.start();
-    let readers = subscribe(&stage, bench, &mut tasks).await?;
-    let mut writers = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+    let began_ns = stage.now_ns();
+    let connected = async {
+        let readers = subscribe(&stage, bench, &mut tasks).await?;
+        let writers = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+        Ok((readers, writers))
+    };
+    let (readers, mut writers) = match connected.await {
+        Ok(connected) => connected,
+        Err(error) => return unconnected(&stage, began_ns, error),
+    };
     if experiment.operation == Operation::Get {
         for (number, client) in (0..experiment.topics).zip(&writers.clients) {
             keep(client, &stage.topic(number), experiment).await?;
@@ -60,7 +70,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     }
     // It gives way by itself when each has had its turn.
     tasks.spawn_local(unconstrained(crew));
-    let outcome = measure(&stage, bench, &writers, &readers, &under_way).await?;
+    let outcome = measure(&stage, bench, &writers, &readers, &under_way, began_ns).await?;
     tasks.shutdown().await;
     let wire = bench.wire();
     writers.close().await;
@@ -132,16 +142,18 @@ pub(crate) async fn keep(client: &Shared, topic: &str, experiment: &Experiment) 
     Ok(timeout(PATIENCE, done).await.map_err(|_| silence())??)
 }
 
-/// Opens the stage, and closes it when the time is over or everything is done.
+/// Opens the stage, and closes it when the time is over or everything is done. Connecting began at `began_ns`.
 async fn measure(
     stage: &Stage,
     bench: &mut Bench<'_>,
     writers: &Connections,
     readers: &Connections,
     under_way: &Cell<u64>,
+    began_ns: u64,
 ) -> Result<Outcome, Closed> {
     let experiment = &stage.experiment;
-    stage.offer.start(stage.now_ns());
+    let from_connecting = experiment.clock == Clock::Connecting;
+    stage.offer.start(if from_connecting { began_ns } else { stage.now_ns() });
     if experiment.count.is_none() && experiment.warm_up_seconds > 0.0 {
         open(stage);
         stage.pass(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
@@ -152,16 +164,19 @@ async fn measure(
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
     let lasts = Duration::from_secs_f64(experiment.seconds);
-    let (now_ns, end) = (stage.now_ns(), Instant::now() + lasts);
+    let now_ns = if from_connecting { began_ns } else { stage.now_ns() };
+    let end = Instant::now() + lasts.saturating_sub(Duration::from_nanos(stage.now_ns() - now_ns));
     stage.ledger.borrow_mut().begin(now_ns);
     if !stage.open.get() {
         stage.offer.start(now_ns);
         open(stage);
     }
     stage.offer.open(now_ns, nanoseconds(lasts));
+    let mut ticker = Ticker::new(bench.live.as_ref());
     while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 && !stage.is_void() {
         tokio::select! {
             () = stage.changed.notified() => {}
+            () = ticker.due() => ticker.sample(stage),
             () = sleep_until(end) => break,
         }
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use super::content::Content;
 use super::ledger::Ledger;
 use super::offer::Offer;
 use super::{Closed, stamp};
@@ -41,7 +42,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(experiment: &Experiment, conflates: bool) -> Self {
-        let mut ledger = Ledger::new(lanes(experiment));
+        let mut ledger = Ledger::new(lanes(experiment), Content::of(experiment));
         if experiment.operation == Operation::Deliver {
             for subscriber in 0..experiment.subscribers {
                 let lanes = lanes_of_subscriber(experiment, subscriber);

@@ -35,8 +35,8 @@ impl Rounds {
 
 /// Measures two programs in rounds. A round in which a repetition failed is dropped, and it and each in which the
 /// generator was the limit are replaced, as [`super::interleave`] does; one that was stopped is the last. `execute` is
-/// given the side and the number of the round. `note` is told what each round came to. Runs that have rounds already are
-/// gone on with.
+/// given the side and the number of the round, and `note` is told the result of each. Runs that have rounds already go
+/// on.
 pub async fn alternate(
     runs: [Run; 2],
     rounds: Rounds,
@@ -76,7 +76,7 @@ pub async fn alternate(
     [a, b]
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug)]
 pub enum Round<'a> {
     /// Its repetitions, of either side.

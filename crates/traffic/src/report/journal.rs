@@ -16,7 +16,7 @@ use crate::outcome::{Outcome, Report};
 /// The name of the file in the directory of a report.
 pub const NAME: &str = "unfinished.jsonl";
 
-/// What a repetition came to.
+/// The outcome of a repetition, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
@@ -60,7 +60,7 @@ impl Journal {
         Ok(Self { path, file })
     }
 
-    /// Appends what a repetition of this run came to.
+    /// Appends the entry of a repetition of this run.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!((read.began_unix_s, read.command.as_str()), (7, "fogmux bench run"));
         assert_eq!((read.runs[0].failed.as_slice(), read.runs[0].outcomes.len()), (&["no gateway".to_owned()][..], 0));
         assert_eq!(read.runs[1].outcomes, [outcome(3)]);
-        // What is gone on with begins with all of it.
+        // A measurement that goes on begins with all of it.
         drop(Journal::begin(place.path(), &read).unwrap());
         assert_eq!(super::read(place.path()).unwrap(), read);
     }

@@ -16,6 +16,9 @@ pub(crate) struct Output {
     /// Go on with an interrupted measurement of the same program and flags, whose repetitions are in --out DIR
     #[arg(long, requires = "out")]
     pub(crate) resume: bool,
+    /// Append a line of JSON to FILE each second, with rate and latency so far, and one for each repetition that ends
+    #[arg(long, value_name = "FILE")]
+    pub(crate) live: Option<PathBuf>,
     /// Print the results as JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

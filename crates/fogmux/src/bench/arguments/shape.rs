@@ -1,7 +1,7 @@
 //! The flags of an experiment: the operation, its rate, and the network.
 
 use clap::Args;
-use fogmux_traffic::experiment::{CoapAnswer, Credential, Operation, Qos, Visit};
+use fogmux_traffic::experiment::{Arrivals, Clock, CoapAnswer, CoapServer, Credential, Operation, Qos, Visit};
 use fogmux_traffic::{Door, Experiment, Security};
 
 use super::{qos, word};
@@ -30,6 +30,12 @@ pub(crate) struct Shape {
     /// Kind of response of a CoAP server: piggybacked, separate or non-confirmable
     #[arg(long, default_value = "piggybacked", value_parser = word::<CoapAnswer>)]
     pub(crate) coap_answer: CoapAnswer,
+    /// Server of requests over CoAP: gateway, or an origin of the generator, which answers in every way
+    #[arg(long, default_value = "gateway", value_parser = word::<CoapServer>)]
+    pub(crate) coap_server: CoapServer,
+    /// Time that an origin takes for the answer to a GET, as of a sensor, in seconds
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) coap_delay: f64,
     /// Payload size in bytes
     #[arg(long, default_value_t = 64)]
     pub(crate) size: usize,
@@ -54,6 +60,15 @@ pub(crate) struct Shape {
     /// Operations per second, at scheduled times [default: as fast as the windows allow]
     #[arg(long)]
     pub(crate) rate: Option<f64>,
+    /// Spread of the operations of --rate over time: even, poisson, or burst=N, N at once of each publisher
+    #[arg(long, default_value = "even")]
+    pub(crate) arrivals: Arrivals,
+    /// Pause of each client between an answer (at QoS 0: a message sent) and its next operation, in seconds
+    #[arg(long, conflicts_with = "rate")]
+    pub(crate) gap: Option<f64>,
+    /// From when operations are due: connected, or connecting, if making connections is part of the time
+    #[arg(long, default_value = "connected", value_parser = word::<Clock>)]
+    pub(crate) clock: Clock,
     /// Number of operations of all publishers together
     #[arg(long)]
     pub(crate) count: Option<u64>,
@@ -96,6 +111,8 @@ impl Shape {
             operation: self.operation,
             qos: self.qos,
             coap_answer: self.coap_answer,
+            coap_server: self.coap_server,
+            coap_delay_seconds: self.coap_delay,
             payload_bytes: self.size,
             publishers: self.pubs,
             subscribers: self.subs,
@@ -104,6 +121,9 @@ impl Shape {
             window: self.window,
             in_flight: self.in_flight,
             rate: self.rate,
+            arrivals: self.arrivals,
+            gap_seconds: self.gap,
+            clock: self.clock,
             count: self.count,
             messages: self.messages,
             seconds: self.seconds,
