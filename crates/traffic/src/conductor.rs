@@ -18,7 +18,7 @@ pub use self::watcher::Watcher;
 use crate::agent::Remote;
 use crate::driver;
 use crate::experiment::{Door, Experiment, Operation};
-use crate::link::{Capture, Laid};
+use crate::link::{Capture, Conditions, Laid};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::limits;
@@ -32,6 +32,8 @@ use crate::target::{Access, Apart, Gateway, Home, TargetError};
 
 /// The time added to the longest expected duration of an experiment, after which it counts as hanging.
 const GRACE: Duration = Duration::from_secs(120);
+/// The same on a link that loses frames: both ends may connect, and subscribe, for 90 s each.
+const GRACE_LOSSY: Duration = Duration::from_secs(300);
 
 /// The most connections whose frames are recorded. Recording more would slow down the measured system.
 const RECORDED_MAX: u64 = 2_000;
@@ -101,6 +103,10 @@ fn complete(capture: Capture<()>) -> Result<(), ConductorError> {
     let problem = capture.finish()?.problem;
     let broken = |error| TargetError::Io("the capture".to_owned(), error);
     problem.map_or(Ok(()), |error| Err(broken(error).into()))
+}
+
+fn is_lossy(experiment: &Experiment) -> bool {
+    experiment.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy())
 }
 
 /// Frames are told apart where single packets are counted: of connections that are made a number of times.
@@ -308,7 +314,7 @@ impl Conductor {
         };
         let most =
             Duration::from_secs_f64(experiment.seconds + experiment.warm_up_seconds + 2.0 * experiment.drain_seconds)
-                + GRACE;
+                + if is_lossy(experiment) { GRACE_LOSSY } else { GRACE };
         let done = tokio::time::timeout(most, pattern::run(experiment, &mut bench)).await;
         Ok(done.map_err(|_| ConductorError::Hanging(most))??)
     }

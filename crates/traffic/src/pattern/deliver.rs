@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connections::{Connections, Shared};
+use super::connections::{CONNECT_MAX, Connections, Shared};
 use super::crew::Crew;
 use super::live::Ticker;
 use super::publisher::Publisher;
-use super::stage::{Stage, nanoseconds};
+use super::stage::{Stage, may_break, nanoseconds};
 use super::subscriber::Subscriber;
 use super::unconnected::unconnected;
 use super::{Bench, Closed, PatternError, stamp};
@@ -25,6 +25,8 @@ use crate::outcome::Outcome;
 
 /// How long a subscription, or the first retained message, is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same on a link that loses frames: as long as for a connection.
+const PATIENCE_LOSSY: Duration = CONNECT_MAX;
 /// How often the conductor looks when nobody tells it anything.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -101,15 +103,20 @@ pub(crate) async fn subscribe(
         let topic = stage.topic(number);
         following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| subscriber) });
     }
-    while let Some(followed) = timeout(PATIENCE, following.join_next()).await.map_err(|_| silence())? {
+    let patience = patience(experiment);
+    while let Some(followed) = timeout(patience, following.join_next()).await.map_err(|_| silence(patience))? {
         let subscriber = followed.map_err(|error| DriverError::Connection(error.to_string()))??;
         tasks.spawn_local(subscriber.receive());
     }
     Ok(readers)
 }
 
-fn silence() -> PatternError {
-    PatternError::Silence(PATIENCE.as_secs())
+fn patience(experiment: &Experiment) -> Duration {
+    if may_break(experiment) { PATIENCE_LOSSY } else { PATIENCE }
+}
+
+fn silence(patience: Duration) -> PatternError {
+    PatternError::Silence(patience.as_secs())
 }
 
 /// Publishes one message for those who will ask for it.
@@ -139,7 +146,8 @@ pub(crate) async fn keep(client: &Shared, topic: &str, experiment: &Experiment) 
             }
         }
     });
-    Ok(timeout(PATIENCE, done).await.map_err(|_| silence())??)
+    let patience = patience(experiment);
+    Ok(timeout(patience, done).await.map_err(|_| silence(patience))??)
 }
 
 /// Opens the stage, and closes it when the time is over or everything is done. Connecting began at `began_ns`.
@@ -199,6 +207,7 @@ async fn measure(
 }
 
 fn open(stage: &Stage) {
+    stage.opened_ns.set(stage.now_ns());
     stage.open.set(true);
     stage.wake();
 }

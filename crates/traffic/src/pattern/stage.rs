@@ -22,6 +22,8 @@ pub(crate) struct Stage {
     epoch: Instant,
     /// Publishers may send.
     pub(crate) open: Cell<bool>,
+    /// From when on they might. The generator is not late with what was due before.
+    pub(crate) opened_ns: Cell<u64>,
     /// Publishers that are at work.
     pub(crate) publishers: Cell<u32>,
     /// Publishers that have begun all that they should.
@@ -54,6 +56,7 @@ impl Stage {
             ledger: RefCell::new(ledger),
             epoch: Instant::now(),
             open: Cell::new(false),
+            opened_ns: Cell::new(0),
             publishers: Cell::new(experiment.publishers),
             finished: Cell::new(0),
             lateness: RefCell::default(),

@@ -175,6 +175,9 @@ fn a_clock_that_counts_from_connecting_has_connecting_in_its_latencies() {
     // Subscriber and publisher connect one after the other; the first message was due when they began.
     assert!(outcome.delivery.max_us().is_some_and(|longest| longest >= 600_000.0), "{:?}", outcome.delivery.max_us());
     assert!(outcome.seconds >= 0.6, "{} s", outcome.seconds);
+    // The generator was not late: it had no connection.
+    let late = outcome.limited_by_generator.as_deref().filter(|why| why.contains(" ms or more"));
+    assert!(late.is_none_or(|why| seconds_before(why, " ms or more") < 300.0), "{late:?}");
 }
 
 /// The number before this word.
