@@ -104,7 +104,6 @@ impl Record {
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "as `filter` gives it")]
 fn is_of_both(word: &String) -> bool {
     word != RESUME
 }
