@@ -26,6 +26,7 @@ pub(super) fn unconnected(stage: &Stage, began_ns: u64, error: PatternError) -> 
         offered: Some(due),
         behind: Some(due),
         unsent: Some(due),
+        sending_seconds: Some(std::time::Duration::from_nanos(waited_ns).as_secs_f64()),
         errors: 1,
         first_error: Some(error.to_string()),
         ..Outcome::default()
