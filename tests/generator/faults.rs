@@ -73,7 +73,7 @@ fn failure(output: &Output) -> Result<String> {
 const LONG: [&str; 3] = ["run", "--repeat", "1000"];
 
 /// A generator of many short repetitions, with temporary files of its own, that has begun this one.
-fn at_work(place: &Path, words: &[&str], number: u32) -> Result<Child> {
+pub(crate) fn at_work(place: &Path, words: &[&str], number: u32) -> Result<Child> {
     let out = place.join("out").display().to_string();
     let short = ["--qos", "1", "--seconds", "0.3", "--warm-up", "0", "--out", &out];
     fs::create_dir_all(place.join("tmp"))?;

@@ -4,9 +4,11 @@ mod agent;
 mod doors;
 mod faults;
 mod links;
+mod load;
 mod peers;
 mod readme;
 mod reports;
+mod resume;
 mod secrets;
 mod stall;
 
@@ -21,6 +23,8 @@ fn main() -> ExitCode {
         doors::CASES,
         stall::CASES,
         faults::CASES,
+        resume::CASES,
+        load::CASES,
         secrets::CASES,
         reports::CASES,
         readme::CASES,

@@ -16,6 +16,7 @@ const SHORT: &[&str] = &["--seconds", "0.3", "--warm-up", "0", "--repeat", "1"];
 const SHORTER: &[(&str, Result<&[&str], &str>)] = &[
     ("run ", Ok(SHORT)),
     ("matrix ", Ok(&["--doors", "mqtt,http1", "--securities", "none", "--seconds", "0.2", "--repeat", "1"])),
+    ("curve ", Ok(&["--rates", "20,40", "--count", "10", "--repeat", "1"])),
     ("compare ", Ok(&[])),
     ("pair ", Err("reports.rs: two programs have to be there")),
     ("paper list", Ok(&[])),

@@ -10,6 +10,7 @@ use crate::bench;
 pub(crate) const CASES: &[Case] = &[
     Case { name: "every format is written and can be rendered again", run: formats },
     Case { name: "a regression ends with 1, noise does not", run: regressions },
+    Case { name: "a condition of --fail-if ends with 1 where it holds", run: conditions },
     Case { name: "a file that is no report does not keep others from being rendered", run: broken },
     Case { name: "each way of having nothing to compare has an exit code", run: nothing_to_compare },
     Case { name: "a program is not slower than itself, and its pair can be compared again", run: pair },
@@ -33,6 +34,24 @@ fn formats() -> Result<String> {
     ensure!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     ensure!(fs::read_to_string(place.path().join("report.html"))? == page, "rendered again it is another page");
     Ok(format!("({} bytes of page)", page.len()))
+}
+
+fn conditions() -> Result<String> {
+    let table: [(&[&str], i32, &str); 5] = [
+        (&["--fail-if", "p99>10min"], 64, "no number"),
+        (&["--fail-if", "p99>600s", "--fail-if", "lost>0"], 0, ""),
+        (&["--fail-if", "p99>600s", "--fail-if", "p50>0us"], 1, "p50>0us fails"),
+        (&["--fail-if", "rate<1M/s"], 1, "rate<1M/s fails"),
+        (&["--fail-if", "offered<1/s"], 75, "cannot be told"),
+    ];
+    for (words, code, why) in table {
+        // One client that waits for each answer is never limited by its processor.
+        let shape = ["run", "--qos", "1", "--window", "1", "--count", "50", "--repeat", "1"];
+        let done = bench(&[&shape[..], words].concat())?.output()?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.code() == Some(code) && said.contains(why), "{}: {}: {said}", words.join(" "), done.status);
+    }
+    Ok(format!("({} of them)", table.len()))
 }
 
 fn broken() -> Result<String> {

@@ -3,35 +3,39 @@
 mod agent;
 pub(crate) mod arguments;
 mod compare;
+mod curve;
 mod matrix;
 mod paper;
 mod peer;
+mod progress;
+mod record;
 mod signals;
+mod threshold;
 
-use std::ffi::OsStr;
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fogmux_net::KeyLogFile;
-use fogmux_traffic::Experiment;
 use fogmux_traffic::agent::Remote;
-use fogmux_traffic::conductor::{Conductor, Target};
+use fogmux_traffic::conductor::{Conductor, Target, Watcher};
 use fogmux_traffic::measure::build::note_features;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
-use fogmux_traffic::paper::PaperResult;
-use fogmux_traffic::repetition::Repetitions;
+use fogmux_traffic::repetition::{Repetitions, Void};
 use fogmux_traffic::report;
 use fogmux_traffic::report::figure::Figure;
-use fogmux_traffic::report::progress::{Display, Progress};
+use fogmux_traffic::report::journal;
+use fogmux_traffic::report::json::ReadError;
 use fogmux_traffic::report::terminal::Layout;
-use fogmux_traffic::target::Home;
+use fogmux_traffic::target::{Home, serve_origin};
+use fogmux_traffic::{Experiment, Outcome};
 use tokio::runtime::{Builder, LocalOptions};
 
-use self::arguments::{Bench, Columns, Host, Output, Report};
+use self::arguments::{Bench, Columns, Host, Output, Report, Thresholds};
+use self::progress::progress;
+use self::record::Record;
 use crate::exit::{Failure, Status};
-use crate::terminal::{columns, is_dumb};
+use crate::terminal::columns;
 
 /// The features of this program, by their names in `Cargo.toml`, and whether it was built with them.
 const FEATURES: [(&str, bool); 6] = [
@@ -43,9 +47,6 @@ const FEATURES: [(&str, bool); 6] = [
     ("tls-openssl", cfg!(feature = "tls-openssl")),
 ];
 
-/// Version of the JSON format.
-const VERSION: u32 = 1;
-
 /// Runs the command.
 pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     note_features(FEATURES.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name));
@@ -54,16 +55,18 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             let experiments = [arguments.shape.experiment()];
             prepare(&experiments, &arguments.output)?;
             let repetitions = arguments.until.repetitions(arguments.repeat);
-            let done = perform(|| captured(arguments), &experiments, repetitions)?;
-            finish(done, &arguments.output, &arguments.columns)
+            let done = perform(|| captured(arguments), &experiments, repetitions, &arguments.output)?;
+            finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
         Bench::Matrix(arguments) => {
             let (experiments, repeat) = matrix::experiments(arguments);
             prepare(&experiments, &arguments.output)?;
             let repetitions = arguments.until.repetitions(repeat);
-            let done = perform(|| conductor(&arguments.host, &arguments.output), &experiments, repetitions)?;
-            finish(done, &arguments.output, &arguments.columns)
+            let output = &arguments.output;
+            let done = perform(|| conductor(&arguments.host, output), &experiments, repetitions, output)?;
+            finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
+        Bench::Curve(arguments) => curve::run(arguments),
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
@@ -71,14 +74,21 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             prepare(&experiments, &arguments.output)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
             let repetitions = arguments.until.repetitions(arguments.repeat);
-            let done = perform(|| Ok(conductor), &experiments, repetitions)?;
-            finish(done, &arguments.output, &arguments.columns)
+            let done = perform(|| Ok(conductor), &experiments, repetitions, &arguments.output)?;
+            finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
         Bench::Agent(arguments) => agent::run(arguments),
+        Bench::Origin => serve_origin().map_err(|error| Failure::new(Status::Unavailable, error)),
         Bench::Pair(arguments) => compare::pair(arguments),
         Bench::Compare(arguments) => compare::run(arguments),
         Bench::Report(arguments) => render(arguments),
     }
+}
+
+/// Opens the file of `--live`, if there is one.
+fn watcher(output: &Output) -> Result<Option<Watcher>, Failure> {
+    let open = |path: &PathBuf| Watcher::of(path).map_err(|error| Failure::io(path.display(), &error));
+    output.live.as_ref().map(open).transpose()
 }
 
 /// Refuses experiments that cannot be done, and files that cannot be written, before anything is started.
@@ -93,9 +103,9 @@ fn prepare(experiments: &[Experiment], output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The results of a run, with time and environment.
+/// The results of a run, with their record and the gateway's machine.
 struct Done {
-    began_unix_s: u64,
+    record: Record,
     runs: Vec<Run>,
     gateway_environment: Option<Environment>,
     /// The signal that has ended it early.
@@ -104,19 +114,6 @@ struct Done {
 
 fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-fn report_of(done: Done, paper: Option<PaperResult>) -> outcome::Report {
-    let Done { began_unix_s, runs, gateway_environment, .. } = done;
-    outcome::Report {
-        version: VERSION,
-        command: report::command::shown(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
-        began_unix_s,
-        environment: Environment::here(),
-        gateway_environment,
-        runs,
-        paper,
-    }
 }
 
 /// Writes every format and lists the files.
@@ -134,19 +131,22 @@ fn print_results(report: &outcome::Report, figures: &[Figure]) {
     print!("{}", report::terminal::warnings(&summaries));
 }
 
-/// Renders every report of a directory. A file that is none is named, and the others are rendered all the same.
+/// Renders every report of a directory, and the journal of a measurement that was interrupted. A file that is none is
+/// named, and the others are rendered all the same.
 fn render(arguments: &Report) -> Result<(), Failure> {
     let directory = &arguments.directory;
     let failed = |error: std::io::Error| Failure::io(directory.display(), &error);
     let (mut all, mut broken) = (0, 0);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_none_or(|extension| extension != "json") {
+        let is_journal = path.file_name().is_some_and(|name| name == journal::NAME);
+        if !is_journal && path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
         all += 1;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let rendered = read(&path).and_then(|report| report::render_as(&report, directory, &name).map_err(failed));
+        let found = if is_journal { journal::read(directory).map_err(no_report) } else { read(&path) };
+        let rendered = found.and_then(|report| report::render_as(&report, directory, &name).map_err(failed));
         match rendered {
             Ok(files) => files.iter().for_each(|file| println!("{}", file.display())),
             Err(failure) => {
@@ -163,8 +163,12 @@ fn render(arguments: &Report) -> Result<(), Failure> {
 }
 
 fn read(path: &std::path::Path) -> Result<outcome::Report, Failure> {
-    // The error names the file.
-    report::json::read(path).map_err(|error| Failure::new(Status::DataErr, error))
+    report::json::read(path).map_err(no_report)
+}
+
+/// The error names the file.
+fn no_report(error: ReadError) -> Failure {
+    Failure::new(Status::DataErr, error)
 }
 
 /// Returns a conductor with a local gateway, whose directory is removed afterwards, or with an agent's.
@@ -211,70 +215,29 @@ fn perform(
     conductor: impl FnOnce() -> Result<Conductor, Failure>,
     experiments: &[Experiment],
     repetitions: Repetitions,
+    output: &Output,
 ) -> Result<Done, Failure> {
-    let began_unix_s = now_unix_s();
     block_on(async {
         let stop = signals::stop()?;
-        let mut conductor = conductor()?.until(stop.clone());
-        let mut shown = progress(experiments, repetitions.wanted);
-        let runs = conductor.perform(experiments, repetitions, &mut shown).await;
+        let mut conductor = conductor()?.until(stop.clone()).watched(watcher(output)?);
+        let target = conductor.target();
+        let runs = experiments.iter().map(|experiment| Run::of(experiment.clone(), target.clone())).collect();
+        let mut record = Record::open(output, runs, conductor.gateway_environment())?;
+        let mut shown = progress(experiments, repetitions.wanted, record.done());
+        let begun = record.runs();
+        let mut note = |run: usize, done: &Result<Outcome, Void>| record.note(run, done);
+        let runs = conductor.perform(begun, repetitions, &mut shown, &mut note).await;
         let stopped = *stop.borrow();
         let gateway_environment = conductor.gateway_environment();
-        Ok::<_, Failure>(Done { began_unix_s, runs, gateway_environment, stopped })
+        Ok::<_, Failure>(Done { record, runs, gateway_environment, stopped })
     })?
 }
 
-/// Shows the progress and the estimated remaining time.
-fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
-    let term = std::env::var_os("TERM");
-    let display = display(columns(std::io::stderr()), std::io::stderr().is_terminal(), term.as_deref());
-    let rounds = usize::try_from(repetitions).unwrap_or(1);
-    let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
-    let expected = each.repeat(rounds);
-    let mut progress = Shown(Progress::new(std::io::stderr(), display, expected, Instant::now()));
-    let mut first = true;
-    move |experiment, repetition| {
-        let now = Instant::now();
-        if !std::mem::take(&mut first) {
-            progress.0.done(now);
-        }
-        // A closed standard error is no failure.
-        let _ = progress.0.at(&format!("{} #{}", experiment.title(), repetition + 1), now);
-    }
-}
-
-/// Returns how progress is shown: a bar needs a terminal that understands escape sequences.
-fn display(columns: Option<usize>, is_terminal: bool, term: Option<&OsStr>) -> Display {
-    match columns {
-        _ if is_dumb(term) => Display::Lines,
-        Some(columns) => Display::Bar { columns },
-        // A terminal of unknown width is assumed to have 80 columns.
-        None if is_terminal => Display::Bar { columns: 80 },
-        None => Display::Lines,
-    }
-}
-
-/// Clears the line when everything is done, so that the table starts at the margin.
-struct Shown(Progress<std::io::Stderr>);
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        // As above.
-        let _ = self.0.clear();
-    }
-}
-
-/// Includes starting and stopping a gateway.
-fn expected_seconds(experiment: &Experiment) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-    let counted = experiment.count.map(|count| experiment.rate.map_or(1.0, |rate| count as f64 / rate));
-    counted.unwrap_or(f64::MAX).min(experiment.seconds + experiment.warm_up_seconds) + 0.4
-}
-
-/// Prints the results and writes the requested files. Fails if nothing was measured.
-fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure> {
-    let stopped = done.stopped;
-    let report = report_of(done, None);
+/// Prints the results and writes the requested files. Fails if nothing was measured, if a repetition failed, or if a
+/// condition of `--fail-if` holds.
+fn finish(done: Done, output: &Output, columns: &Columns, thresholds: &Thresholds) -> Result<(), Failure> {
+    let Done { record, runs, gateway_environment, stopped } = done;
+    let report = record.report(runs, gateway_environment, None);
     if output.json {
         println!("{}", serde_json::to_string(&report).unwrap_or_default());
     } else {
@@ -283,29 +246,20 @@ fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure>
     if let Some(directory) = &output.out {
         write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }
+    record.end(stopped);
     if let Some(signal) = stopped {
         return Err(signals::failure(signal));
     }
     let failed = report.runs.iter().filter(|run| run.problem.is_some() || !run.failed.is_empty()).count();
-    match (report.runs.iter().all(|run| run.outcomes.is_empty()), failed) {
-        (true, _) => Err(Failure::new(Status::Unavailable, "nothing was measured")),
-        (false, 0) => Ok(()),
-        (false, failed) => {
+    if report.runs.iter().all(|run| run.outcomes.is_empty()) {
+        return Err(Failure::new(Status::Unavailable, "nothing was measured"));
+    }
+    threshold::check(&thresholds.fail_if, &report.runs)?;
+    match failed {
+        0 => Ok(()),
+        failed => {
             let all = report.runs.len();
             Err(Failure::new(Status::Unavailable, format!("{failed} of {all} experiments have a problem, named above")))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dumb_terminal_gets_lines_without_escape_sequences() {
-        assert_eq!(display(Some(80), true, Some(OsStr::new("dumb"))), Display::Lines);
-        assert_eq!(display(Some(80), true, Some(OsStr::new("xterm"))), Display::Bar { columns: 80 });
-        assert_eq!(display(None, true, None), Display::Bar { columns: 80 });
-        assert_eq!(display(None, false, None), Display::Lines);
     }
 }

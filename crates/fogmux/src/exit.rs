@@ -7,31 +7,31 @@ use std::process::ExitCode;
 /// The codes this program uses, by their names in `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// `bench compare` found a regression.
+    /// `bench compare` found a regression, or a condition of `bench run --fail-if` holds.
     #[cfg(feature = "bench")]
     Regression = 1,
     /// The command line was wrong.
     Usage = 64,
     /// Input or a response is malformed.
     DataErr = 65,
-    /// `bench compare`: no experiment has repetitions in both reports.
+    /// `bench compare`: no experiment has repetitions in both reports; `--resume`: nothing was interrupted.
     #[cfg(feature = "bench")]
     NoInput = 66,
     /// The other side is not there, did not answer in time or refused for its own reasons.
     Unavailable = 69,
-    /// `bench compare`: every repetition of an experiment failed that worked before.
+    /// `bench compare`: every repetition of an experiment failed that worked before; `bench paper run`: of some.
     #[cfg(feature = "bench")]
     Software = 70,
     /// A file or socket failed, or the store has not kept everything.
     IoErr = 74,
-    /// `bench compare` is inconclusive: more repetitions may tell.
+    /// `bench compare` is inconclusive, more repetitions may tell; `bench paper run`: a claim is, a faster machine may.
     #[cfg(feature = "bench")]
     TempFail = 75,
     /// The peer broke its protocol.
     Protocol = 76,
     /// Not allowed: credentials or access rules.
     NoPerm = 77,
-    /// The configuration does not hold; `bench compare`: the experiments differ.
+    /// The configuration does not hold; `bench compare` and `--resume`: the experiments differ.
     Config = 78,
     /// A measurement was ended by SIGHUP: 128 and its number, as with a shell.
     #[cfg(feature = "bench")]

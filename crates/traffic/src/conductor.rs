@@ -1,18 +1,24 @@
 //! Sets up both ends of an experiment, has it done, and takes both down again: once for each repetition, so that
 //! nothing of one is left for the next.
 
+mod error;
+mod network;
 mod serving;
+mod watcher;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use self::error::ConductorError;
+use self::network::Network;
 use self::serving::Serving;
-use crate::agent::{AgentError, Remote};
-use crate::driver::{self, DriverError};
-use crate::experiment::{Door, Experiment, ExperimentError, Operation};
-use crate::link::{Capture, Conditions, Laid, LinkError};
+pub use self::watcher::Watcher;
+use crate::agent::Remote;
+use crate::driver;
+use crate::experiment::{Door, Experiment, Operation};
+use crate::link::{Capture, Conditions, Laid};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::limits;
@@ -20,12 +26,14 @@ use crate::measure::process::ProcessProbe;
 use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, Run};
 use crate::paper::frames::{Frames, Inside};
-use crate::pattern::{self, Bench, PatternError, Recording, Since, moment};
+use crate::pattern::{self, Bench, Recording, Since};
 use crate::repetition::{self, Repetitions, Void};
-use crate::target::{self, Access, Apart, Gateway, Home, TargetError};
+use crate::target::{Access, Apart, Gateway, Home, TargetError};
 
 /// The time added to the longest expected duration of an experiment, after which it counts as hanging.
 const GRACE: Duration = Duration::from_secs(120);
+/// The same on a link that loses frames: both ends may connect, and subscribe, for 90 s each.
+const GRACE_LOSSY: Duration = Duration::from_secs(300);
 
 /// The most connections whose frames are recorded. Recording more would slow down the measured system.
 const RECORDED_MAX: u64 = 2_000;
@@ -97,6 +105,10 @@ fn complete(capture: Capture<()>) -> Result<(), ConductorError> {
     problem.map_or(Ok(()), |error| Err(broken(error).into()))
 }
 
+fn is_lossy(experiment: &Experiment) -> bool {
+    experiment.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy())
+}
+
 /// Frames are told apart where single packets are counted: of connections that are made a number of times.
 fn is_recorded(experiment: &Experiment) -> bool {
     experiment.operation == Operation::Connect && experiment.count.is_some_and(|count| count <= RECORDED_MAX)
@@ -121,67 +133,18 @@ fn recorder<'a>(laid: &'a Laid, experiment: &Experiment) -> Box<dyn Fn() -> Opti
     })
 }
 
-/// Why a repetition has no outcome.
-#[derive(Debug, thiserror::Error)]
-pub enum ConductorError {
-    /// The experiment cannot be done.
-    #[error(transparent)]
-    Experiment(#[from] ExperimentError),
-    /// The target.
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The network between.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// The clients.
-    #[error(transparent)]
-    Pattern(#[from] PatternError),
-    /// The other host.
-    #[error(transparent)]
-    Agent(#[from] AgentError),
-    /// The gateway, or a process of a peer, ended while it was measured.
-    #[error("{how}, {}", moment(*after))]
-    Ended {
-        /// Which, and how.
-        how: String,
-        /// How long after the beginning of the measurement; nothing before it.
-        after: Option<Duration>,
-    },
-    /// A process that was named is not there.
-    #[error("the processes to be measured: {0}")]
-    Processes(#[source] std::io::Error),
-    /// It was ended from outside.
-    #[error("ended by {0}")]
-    Stopped(&'static str),
-    /// It did not end.
-    #[error("it did not end within {0:?}")]
-    Hanging(Duration),
-}
-
-impl From<DriverError> for ConductorError {
-    fn from(error: DriverError) -> Self {
-        Self::Pattern(error.into())
-    }
-}
-
-impl From<ConductorError> for Void {
-    fn from(error: ConductorError) -> Self {
-        let why = error.to_string();
-        if matches!(error, ConductorError::Stopped(_)) { Self::Stopped(why) } else { Self::Failed(why) }
-    }
-}
-
 /// Does experiments, one after the other.
 pub struct Conductor {
     target: Target,
-    /// The last link, kept for the next experiment over the same.
-    link: Option<(String, Laid)>,
+    network: Network,
     /// Where secrets of TLS go.
     key_log: Option<PathBuf>,
     /// Where frames of the next repetition go.
     capture: Option<PathBuf>,
     /// Why to stop, once there is a reason.
     stop: Stop,
+    /// The watcher, if there is one.
+    watcher: Option<Watcher>,
 }
 
 /// Tells a conductor to stop, and why: by a word such as `SIGTERM`.
@@ -192,7 +155,7 @@ impl Conductor {
     #[must_use]
     pub fn new(target: Target, key_log: Option<PathBuf>) -> Self {
         let (_, stop) = tokio::sync::watch::channel(None);
-        Self { target, link: None, key_log, capture: None, stop }
+        Self { target, network: Network::default(), key_log, capture: None, stop, watcher: None }
     }
 
     /// Ends a repetition as soon as there is a reason to stop, and begins no other.
@@ -206,6 +169,13 @@ impl Conductor {
     #[must_use]
     pub fn with_capture(mut self, path: Option<PathBuf>) -> Self {
         self.capture = path;
+        self
+    }
+
+    /// Has lines written for a watcher while something is measured.
+    #[must_use]
+    pub fn watched(mut self, watcher: Option<Watcher>) -> Self {
+        self.watcher = watcher;
         self
     }
 
@@ -228,11 +198,11 @@ impl Conductor {
         }
     }
 
-    /// One repetition. Has to be called within a `LocalRuntime`.
+    /// One repetition, which is `number` of its experiment from 0. Has to be called within a `LocalRuntime`.
     ///
     /// # Errors
     /// There is nothing to be measured; why is said.
-    pub async fn repeat(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
+    pub async fn repeat(&mut self, experiment: &Experiment, number: u32) -> Result<Outcome, ConductorError> {
         let mut stop = self.stop.clone();
         let stopped = async move {
             match stop.wait_for(Option::is_some).await.map(|why| *why) {
@@ -241,25 +211,32 @@ impl Conductor {
                 Ok(None) | Err(_) => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let watcher = self.watcher.clone();
+        let done = tokio::select! {
             biased;
             why = stopped => Err(ConductorError::Stopped(why)),
-            done = self.execute(experiment) => done,
+            done = self.execute(experiment, number) => done,
+        };
+        if let Some(watcher) = watcher {
+            let problem = done.as_ref().err().map(ToString::to_string);
+            watcher.ended(experiment, number, problem.as_deref());
         }
+        done
     }
 
-    async fn execute(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
+    async fn execute(&mut self, experiment: &Experiment, number: u32) -> Result<Outcome, ConductorError> {
         experiment.check()?;
         let experiment = experiment.clone().normalized();
-        self.lay(&experiment)?;
-        let link = self.link.as_ref().map(|(_, laid)| laid);
+        self.lay(&experiment, number)?;
+        let link = self.network.laid();
         let (mut serving, publishers, subscribers, probe) = match &mut self.target {
-            Target::Gateway(home) if target::is_apart(&experiment) => {
+            Target::Gateway(home) if experiment.has_origin() => {
                 let _beside = link.map(Laid::enter_gateway).transpose()?;
                 let address = link.map_or_else(|| "127.0.0.1".to_owned(), |laid| laid.gateway_address().to_string());
                 let origin = Apart::start(home, &experiment, &address)?;
                 let access = origin.access(home, &experiment);
-                (Serving::Apart(origin), access.clone(), access, None)
+                let probe = here(&origin.pids());
+                (Serving::Apart(origin), access.clone(), access, probe)
             }
             Target::Gateway(home) => {
                 let (wrapper, address) = match link {
@@ -276,8 +253,8 @@ impl Conductor {
             }
             Target::Agent(remote) => {
                 let (gateway, publishers, subscribers) = remote.start(&experiment)?;
-                let probe = (!target::is_apart(&experiment)).then(|| GatewayProbe::Elsewhere(remote.probe()));
-                (Serving::Agent(gateway), publishers, subscribers, probe)
+                let probe = GatewayProbe::Elsewhere(remote.probe());
+                (Serving::Agent(gateway), publishers, subscribers, Some(probe))
             }
             Target::Peer(peer) => {
                 let readers = peer.reader_access.as_ref().unwrap_or(&peer.access);
@@ -291,11 +268,12 @@ impl Conductor {
         let watch = Watch::of(&serving.pids()).map_err(ConductorError::Processes)?;
         let since = Rc::default();
         let done = tokio::select! {
-            done = self.drive(&experiment, publishers, subscribers, probe, &since) => done,
+            done = self.drive((&experiment, number), publishers, subscribers, probe, &since) => done,
             pid = watch.ended() => Err(ended(&mut serving, pid, &since)),
         };
         let mut outcome = witnessed(done, &mut serving, &watch, &since).await?;
         capture.map_or(Ok(()), complete)?;
+        self.network.note(&mut outcome);
         outcome.settings = serving.settings();
         outcome.began_unix_ms = began_unix_ms;
         outcome.gateway_affinity = gateway_affinity;
@@ -308,7 +286,7 @@ impl Conductor {
 
     async fn drive(
         &self,
-        experiment: &Experiment,
+        (experiment, number): (&Experiment, u32),
         mut publishers: Access,
         mut subscribers: Access,
         probe: Option<GatewayProbe>,
@@ -321,7 +299,7 @@ impl Conductor {
             door if door == experiment.door => Rc::clone(&writer),
             door => driver::open(door, experiment, &subscribers)?.into(),
         };
-        let laid = self.link.as_ref().map(|(_, laid)| laid);
+        let laid = self.network.laid();
         let _inside = laid.map(Laid::enter_client).transpose()?;
         let mut bench = Bench {
             publishers: writer,
@@ -332,51 +310,44 @@ impl Conductor {
             record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
             conflates: matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp),
             since: Rc::clone(since),
+            live: self.watcher.as_ref().map(|watcher| watcher.live(experiment, number)),
         };
         let most =
             Duration::from_secs_f64(experiment.seconds + experiment.warm_up_seconds + 2.0 * experiment.drain_seconds)
-                + GRACE;
+                + if is_lossy(experiment) { GRACE_LOSSY } else { GRACE };
         let done = tokio::time::timeout(most, pattern::run(experiment, &mut bench)).await;
         Ok(done.map_err(|_| ConductorError::Hanging(most))??)
     }
 
-    /// Lays the network that the experiment asks for, unless it lies already.
-    fn lay(&mut self, experiment: &Experiment) -> Result<(), ConductorError> {
-        let link = experiment.link.as_str();
-        if self.link.as_ref().is_some_and(|(name, _)| name == link) {
-            return Ok(());
-        }
-        self.link = None;
-        let conditions: Conditions = link.parse()?;
-        if conditions.is_loopback() {
-            return Ok(());
-        }
+    /// Lays the network that the experiment asks for, where we may.
+    fn lay(&mut self, experiment: &Experiment, number: u32) -> Result<(), ConductorError> {
         let elsewhere = match self.target {
             Target::Gateway(_) => None,
             Target::Agent(_) => Some("with an agent the network is the one between the hosts: use loopback"),
             Target::Peer(_) => Some("a broker that runs already is where it is: use loopback"),
         };
-        if let Some(why) = elsewhere {
-            return Err(TargetError::Unsupported(why.to_owned()).into());
+        match elsewhere {
+            Some(why) if experiment.link != "loopback" => Err(TargetError::Unsupported(why.to_owned()).into()),
+            Some(_) | None => Ok(self.network.lay(experiment, number)?),
         }
-        self.link = Some((link.to_owned(), Laid::lay(&conditions, experiment.seed)?));
-        Ok(())
     }
 
-    /// Does all experiments, each as often as is asked for, as [`repetition::interleave`] orders them.
+    /// Does the experiments of all runs, each as often as is asked for, as [`repetition::interleave`] orders them.
+    /// `note` is told what each repetition came to, with the place of its run.
     pub async fn perform(
         &mut self,
-        experiments: &[Experiment],
+        runs: Vec<Run>,
         repetitions: Repetitions,
         progress: &mut dyn FnMut(&Experiment, u32),
+        note: &mut dyn FnMut(usize, &Result<Outcome, Void>),
     ) -> Vec<Run> {
-        let target = self.target();
-        let stop = self.stop.clone();
-        repetition::interleave(experiments, &target, repetitions, async |experiment, number| {
-            if stop.borrow().is_none() {
+        repetition::interleave(runs, repetitions, async |run, experiment, number| {
+            if self.stop.borrow().is_none() {
                 progress(experiment, number);
             }
-            Ok(self.repeat(experiment).await?)
+            let done = self.repeat(experiment, number).await.map_err(Void::from);
+            note(run, &done);
+            done
         })
         .await
     }

@@ -3,14 +3,23 @@
 //! An experiment contains everything that a result depends on. A report prints it, a paper's file sets it key by key,
 //! and two runs are the same if it is equal. Keys are flat: `door = "mqtt"`, `qos = 1`.
 
+mod arrivals;
 mod bounds;
+mod clock;
+mod coap;
 mod offers;
+mod qos;
 
 use std::fmt;
 use std::str::FromStr;
 
 use fogmux_net::profile::{self, Profile};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use self::arrivals::Arrivals;
+pub use self::clock::Clock;
+pub use self::coap::{CoapAnswer, CoapServer};
+pub use self::qos::Qos;
 
 /// A protocol over a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -192,69 +201,6 @@ pub enum Visit {
     Get,
 }
 
-/// Until when a publication is not done, in the words of MQTT. Rows are comparable only where it is the same:
-/// 1 is a CON, an awaited 2xx, the result of an IQ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Qos {
-    /// It is gone: MQTT QoS 0, CoAP NON. HTTP and XMPP have no such thing and answer all the same.
-    #[default]
-    AtMostOnce,
-    /// It is acknowledged.
-    AtLeastOnce,
-    /// MQTT's four packets.
-    ExactlyOnce,
-}
-
-impl Qos {
-    /// 0, 1 or 2.
-    #[must_use]
-    pub fn level(self) -> u8 {
-        match self {
-            Self::AtMostOnce => 0,
-            Self::AtLeastOnce => 1,
-            Self::ExactlyOnce => 2,
-        }
-    }
-
-    /// Of 0, 1 or 2.
-    ///
-    /// # Errors
-    /// Any other number.
-    pub fn of_level(level: u8) -> Result<Self, ExperimentError> {
-        match level {
-            0 => Ok(Self::AtMostOnce),
-            1 => Ok(Self::AtLeastOnce),
-            2 => Ok(Self::ExactlyOnce),
-            other => Err(ExperimentError::Unknown("qos", other.to_string())),
-        }
-    }
-}
-
-impl Serialize for Qos {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u8(self.level())
-    }
-}
-
-impl<'de> Deserialize<'de> for Qos {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::of_level(u8::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
-
-/// How a CoAP server answers, or notifies: the scenarios of seed 002.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CoapAnswer {
-    /// In the acknowledgement (RFC 7252 §5.2.1).
-    #[default]
-    Piggybacked,
-    /// Acknowledged first and answered by a Confirmable message of its own (§5.2.2).
-    Separate,
-    /// Non-confirmable, asked and answered (§5.2.3).
-    NonConfirmable,
-}
-
 /// One experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -273,6 +219,10 @@ pub struct Experiment {
     pub qos: Qos,
     /// The way in which a CoAP server answers.
     pub coap_answer: CoapAnswer,
+    /// The server of requests over CoAP.
+    pub coap_server: CoapServer,
+    /// The time that a CoAP origin takes for the answer to a GET, as of a sensor that has to be read, in seconds.
+    pub coap_delay_seconds: f64,
     /// Bytes of a payload.
     pub payload_bytes: usize,
     /// Publishers, or clients that ask; with `Connect` and `Hold` how many connections at once and in all.
@@ -289,6 +239,12 @@ pub struct Experiment {
     pub in_flight: u32,
     /// Operations a second of all publishers together, at intended times; none: as fast as the windows let.
     pub rate: Option<f64>,
+    /// How operations that come at a rate are spread over time.
+    pub arrivals: Arrivals,
+    /// The pause of each client from an answer to its next operation, in seconds; one operation is under way then.
+    pub gap_seconds: Option<f64>,
+    /// From when operations are due that come at a rate, and from when the measurement counts.
+    pub clock: Clock,
     /// Operations of all publishers together; none: until the time is over.
     pub count: Option<u64>,
     /// Messages of one connection, with `Connect`.
@@ -321,6 +277,8 @@ impl Default for Experiment {
             operation: Operation::Deliver,
             qos: Qos::AtMostOnce,
             coap_answer: CoapAnswer::Piggybacked,
+            coap_server: CoapServer::Gateway,
+            coap_delay_seconds: 0.0,
             payload_bytes: 64,
             publishers: 1,
             subscribers: 1,
@@ -329,6 +287,9 @@ impl Default for Experiment {
             window: 100,
             in_flight: 0,
             rate: None,
+            arrivals: Arrivals::Even,
+            gap_seconds: None,
+            clock: Clock::Connected,
             count: None,
             messages: 0,
             seconds: 5.0,

@@ -20,6 +20,7 @@ pub mod paper;
 pub mod pattern;
 pub mod repetition;
 pub mod report;
+pub mod saturation;
 pub mod target;
 
 pub use experiment::{Door, Experiment, Security};

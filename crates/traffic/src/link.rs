@@ -51,10 +51,11 @@ pub struct Laid {
     gateway_counters: Counters,
     client: Namespace,
     gateway: Namespace,
+    seed: Option<u64>,
 }
 
 impl Laid {
-    /// Lays a link. `seed` decides which frames are lost, where we choose them ourselves.
+    /// Lays a link. `seed` decides which frames are lost, where [`Self::seed`] says so.
     ///
     /// # Errors
     /// We are not root, a tool is missing, or the kernel does not have what it needs.
@@ -71,7 +72,9 @@ impl Laid {
         }
         let client_counters = Counters::of(&client)?;
         let gateway_counters = Counters::of(&gateway)?;
-        Ok(Self { impairment, client_counters, gateway_counters, client, gateway })
+        let is_drawn = conditions.is_lossy() || conditions.has_jitter();
+        let seed = (is_drawn && impairment.is_seeded()).then_some(seed);
+        Ok(Self { impairment, client_counters, gateway_counters, client, gateway, seed })
     }
 
     /// The prefix of a command line that runs in the gateway's namespace. `ip netns exec` replaces itself by the
@@ -122,6 +125,12 @@ impl Laid {
     #[must_use]
     pub fn means(&self) -> Means {
         self.impairment.means()
+    }
+
+    /// The seed that lost frames are drawn from; none if the kernel draws them, or nothing is drawn.
+    #[must_use]
+    pub fn seed(&self) -> Option<u64> {
+        self.seed
     }
 
     /// Looks at the frames at the clients' end until the capture is finished: all that the clients send, and what has

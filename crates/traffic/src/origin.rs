@@ -4,7 +4,7 @@
 //! It keeps a value for each path: PUT and POST replace it, GET gives it (4.04 when there is none), Observe follows. It
 //! is to be measured against, not to be used: anybody may write, and nothing bounds how many paths there are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,6 +40,8 @@ const NSTART: usize = 4096;
 pub struct OriginConfig {
     /// How it answers Confirmable requests. Non-confirmable ones are answered so in any case.
     pub answer: CoapAnswer,
+    /// The time from a GET to its answer, as of a sensor that has to be read.
+    pub delay: Duration,
     /// Whether notifications are Confirmable.
     pub confirm_notifications: bool,
     /// DTLS, if at all.
@@ -110,6 +112,8 @@ pub struct Origin {
     values: HashMap<String, Value>,
     config: OriginConfig,
     began: Instant,
+    /// GETs whose answers are due later, in the order of when.
+    late: VecDeque<(Duration, String, Ticket<SocketAddr>)>,
 }
 
 /// Sessions, and the one that each peer has now.
@@ -143,7 +147,8 @@ impl Origin {
         // Echo is never demanded: what makes its values need keep no secret.
         let server = Server::new(server, secret, Box::new(|_: &[u8]| [0; 8]));
         let (out, values) = (Outbox::default(), HashMap::new());
-        Ok(Self { socket, server, out, dtls, values, config, began: Instant::now() })
+        let late = VecDeque::new();
+        Ok(Self { socket, server, out, dtls, values, config, began: Instant::now(), late })
     }
 
     /// The address that the origin listens on.
@@ -186,7 +191,8 @@ impl Origin {
     fn next_timeout(&self) -> Instant {
         let of_server = self.server.next_timeout().map(|due| Duration::from_millis(due.as_millis()));
         let of_dtls = self.dtls.as_ref().and_then(|dtls| dtls.endpoint.next_timeout());
-        let soonest = [of_server, of_dtls].into_iter().flatten().min();
+        let of_answers = self.late.front().map(|(due, ..)| *due);
+        let soonest = [of_server, of_dtls, of_answers].into_iter().flatten().min();
         self.began + soonest.unwrap_or(self.elapsed() + Duration::from_secs(3600))
     }
 
@@ -195,6 +201,9 @@ impl Origin {
         self.server.handle_timeout(now, &mut self.out);
         if let Some(Protected { endpoint, inbox, records, .. }) = &mut self.dtls {
             endpoint.handle_timeout(elapsed, inbox, &mut |to, record| records.push(to, record));
+        }
+        while let Some((_, path, ticket)) = self.late.pop_front_if(|(due, ..)| *due <= elapsed) {
+            self.get(now, path, ticket);
         }
         self.take_events();
         self.attend_observers();
@@ -247,6 +256,9 @@ impl Origin {
         }
         let path = request.path().collect::<Vec<_>>().join("/");
         match request.method {
+            Code::GET if self.config.delay > Duration::ZERO => {
+                self.late.push_back((self.elapsed() + self.config.delay, path, ticket));
+            }
             Code::GET => self.get(now, path, ticket),
             Code::PUT | Code::POST => {
                 self.server.respond(now, ticket, &Response::new(Code::CHANGED), &mut self.out);

@@ -21,6 +21,9 @@ pub struct Report {
     pub command: String,
     /// When it began, in seconds since 1970.
     pub began_unix_s: u64,
+    /// When it went on after an interruption, each time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed_unix_s: Vec<u64>,
     /// The machine; with an agent, the one that drives.
     pub environment: Environment,
     /// The gateway's machine, where an agent runs it elsewhere.
@@ -71,6 +74,12 @@ pub struct Outcome {
     /// The processors that the gateway might run on, where its process is known here: a list such as `0-3,6`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_affinity: Option<String>,
+    /// By what frames were lost: `nftables`, `netem` or `relay`; none on a link that loses none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_by: Option<String>,
+    /// The seed that the lost frames were drawn from; none if the kernel drew them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_seed: Option<u64>,
     /// Operations begun within the measurement, with those that were due then and begun in the drain.
     pub sent: u64,
     /// The number of these that were answered with success (QoS 0: that were sent).

@@ -1,7 +1,7 @@
 //! Published measurements as data, and run again: the document's number beside ours, then what its authors conclude.
 //!
 //! A [`Paper`] is a file of `papers/`, checked when it is loaded. [`plan()`] makes experiments of its cells, each once
-//! however many cells want it; [`rerun`] has them executed and fills a [`PaperResult`], which `report` prints. No
+//! however many cells want it; [`tabulate`] fills a [`PaperResult`] with their outcomes, which `report` prints. No
 //! number of ours is ever in those files, and none of a document in this code, but in tests.
 
 pub mod claim;
@@ -16,5 +16,5 @@ pub mod table;
 
 pub use file::{NAMES, Paper, PaperError, load};
 pub use plan::{Plan, plan};
-pub use run::rerun;
+pub use run::tabulate;
 pub use table::PaperResult;

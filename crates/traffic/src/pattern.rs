@@ -6,24 +6,31 @@
 //! whether or not the previous one was answered, and its latency counts from then, so that a pause of the gateway shows
 //! in full (no coordinated omission).
 
+mod alarm;
 mod connect;
 mod connections;
+mod content;
 mod crew;
 mod deliver;
 mod hold;
 mod ledger;
+mod live;
 mod offer;
 mod pacer;
+mod pause;
 mod publisher;
+mod schedule;
 mod stage;
 mod stamp;
 mod subscriber;
+mod unconnected;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+pub use live::{Live, Sample};
 pub(crate) use stamp::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
 
 use crate::driver::{Driver, DriverError};
@@ -65,6 +72,8 @@ pub struct Bench<'a> {
     pub conflates: bool,
     /// When the last interval began.
     pub since: Since,
+    /// Takes samples, if anybody watches.
+    pub live: Option<Live>,
 }
 
 impl Bench<'_> {

@@ -7,7 +7,7 @@ use crate::measure::statistics::median_interval;
 use crate::outcome::{Outcome, Run};
 use crate::report::figure::DECISIVE;
 
-pub use self::pair::{Rounds, Side, alternate};
+pub use self::pair::{Round, Rounds, Side, alternate};
 
 /// So many failures of an experiment one after the other, and it is not tried again: it cannot be done here.
 const FAILURES_IN_A_ROW: u32 = 3;
@@ -58,23 +58,22 @@ pub enum Void {
 }
 
 /// Does all experiments interleaved: first all of them once, then all again. So whatever changes on the machine
-/// meanwhile is spread over all. `execute` is given an experiment and how often it was tried.
+/// meanwhile is spread over all. `execute` is given the place of an experiment, the experiment, and how often it was
+/// tried. Runs that have repetitions already, of a measurement that was interrupted, are gone on with where they are.
 ///
 /// A repetition that failed, or that the generator limited, is replaced by another: at most as many as are wanted, none
 /// after three failures in a row, and none if the generator limits all. Failures stay in the run. One that was stopped
 /// is the last of all: runs that were to go on say why they did not.
 pub async fn interleave(
-    experiments: &[Experiment],
-    target: &str,
+    runs: Vec<Run>,
     repetitions: Repetitions,
-    mut execute: impl AsyncFnMut(&Experiment, u32) -> Result<Outcome, Void>,
+    mut execute: impl AsyncFnMut(usize, &Experiment, u32) -> Result<Outcome, Void>,
 ) -> Vec<Run> {
-    let begin = |experiment: &Experiment| Progress::of(experiment, target, repetitions);
-    let mut all: Vec<Progress> = experiments.iter().map(begin).collect();
-    while all.iter().any(Progress::is_open) {
+    let mut all: Vec<Progress> = runs.into_iter().map(|run| Progress::of(run, repetitions)).collect();
+    while let Some(round) = all.iter().filter(|one| one.is_open()).map(|one| one.tries).min() {
         for at in 0..all.len() {
-            let Some(one) = all.get_mut(at).filter(|one| one.is_open()) else { continue };
-            match execute(&one.run.experiment, one.tries).await {
+            let Some(one) = all.get_mut(at).filter(|one| one.is_open() && one.tries == round) else { continue };
+            match execute(at, &one.run.experiment, one.tries).await {
                 Ok(outcome) => one.succeeded(outcome),
                 Err(Void::Failed(why)) => one.failed(why),
                 Err(Void::Stopped(why)) => return all.into_iter().map(|one| one.stop(&why)).collect(),
@@ -93,9 +92,12 @@ struct Progress {
 }
 
 impl Progress {
-    fn of(experiment: &Experiment, target: &str, repetitions: Repetitions) -> Self {
-        let run = Run { until: repetitions.until, ..Run::of(experiment.clone(), target.to_owned()) };
-        Self { run, repetitions, tries: 0, failures_in_a_row: 0 }
+    fn of(run: Run, repetitions: Repetitions) -> Self {
+        let tries = amount(run.outcomes.len() + run.failed.len());
+        // An experiment that was never measured has failed in a row. The order of others is not known: they go on.
+        let failures_in_a_row = if run.outcomes.is_empty() { tries } else { 0 };
+        let run = Run { until: repetitions.until, problem: None, ..run };
+        Self { run, repetitions, tries, failures_in_a_row }
     }
 
     fn is_open(&self) -> bool {
@@ -177,18 +179,22 @@ mod tests {
 
     /// Runs one experiment whose tries end like this; the last goes on.
     fn run(repetitions: Repetitions, tries: &[Result<Outcome, String>]) -> Run {
-        let execute = async |_: &Experiment, number: u32| {
+        let execute = async |_, _: &Experiment, number: u32| {
             let at = usize::try_from(number).unwrap();
             tries.get(at).or(tries.last()).cloned().unwrap().map_err(Void::Failed)
         };
-        now(interleave(&[Experiment::default()], "a test", repetitions, execute)).pop().unwrap()
+        now(interleave(runs(&[Experiment::default()]), repetitions, execute)).pop().unwrap()
+    }
+
+    fn runs(experiments: &[Experiment]) -> Vec<Run> {
+        experiments.iter().map(|experiment| Run::of(experiment.clone(), "a test".to_owned())).collect()
     }
 
     #[test]
     fn all_are_done_once_before_any_is_done_again() {
         let experiments = [1, 2].map(|payload_bytes| Experiment { payload_bytes, ..Experiment::default() });
         let mut order = Vec::new();
-        let runs = now(interleave(&experiments, "a test", Repetitions::exactly(3), async |experiment, number| {
+        let runs = now(interleave(runs(&experiments), Repetitions::exactly(3), async |_, experiment, number| {
             order.push((number, experiment.payload_bytes));
             Ok(good(1))
         }));
@@ -223,7 +229,7 @@ mod tests {
     fn one_that_is_stopped_is_the_last_of_all() {
         let experiments = [1, 2, 3].map(|payload_bytes| Experiment { payload_bytes, ..Experiment::default() });
         let mut tries = 0;
-        let runs = now(interleave(&experiments, "a test", Repetitions::exactly(2), async |experiment, number| {
+        let runs = now(interleave(runs(&experiments), Repetitions::exactly(2), async |_, experiment, number| {
             tries += 1;
             match (experiment.payload_bytes, number) {
                 (2, 1) => Err(Void::Stopped("ended by SIGTERM".to_owned())),
@@ -234,6 +240,23 @@ mod tests {
         let ends: Vec<_> = runs.iter().map(|run| (run.outcomes.len(), run.problem.as_deref())).collect();
         assert_eq!(ends, [(2, None), (1, Some("ended by SIGTERM")), (1, Some("ended by SIGTERM"))]);
         assert!(runs.iter().all(|run| run.failed.is_empty()));
+    }
+
+    #[test]
+    fn one_that_was_interrupted_goes_on_where_it_was() {
+        let experiments = [1, 2, 3].map(|payload_bytes| Experiment { payload_bytes, ..Experiment::default() });
+        let mut begun = runs(&experiments);
+        begun[0].outcomes = vec![good(1), good(1)];
+        (begun[1].outcomes, begun[1].problem) = (vec![good(1)], Some("ended by SIGTERM".to_owned()));
+        begun[2].failed = vec!["no such door".to_owned(); 3];
+        let mut order = Vec::new();
+        let runs = now(interleave(begun, Repetitions::exactly(3), async |at, experiment, number| {
+            order.push((at, experiment.payload_bytes, number));
+            Ok(good(1))
+        }));
+        assert_eq!(order, [(1, 2, 1), (0, 1, 2), (1, 2, 2)]);
+        let ends: Vec<_> = runs.iter().map(|run| (run.outcomes.len(), run.problem.as_deref())).collect();
+        assert_eq!(ends, [(3, None), (3, None), (0, Some("no such door"))]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod document;
 pub mod figure;
 mod grid;
 pub mod html;
+pub mod journal;
 pub mod json;
 mod label;
 pub mod markdown;
@@ -19,6 +20,7 @@ pub mod progress;
 pub mod summary;
 mod table;
 pub mod terminal;
+pub mod threshold;
 pub mod warning;
 
 use std::fs::{self, File, Permissions};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use fogmux_net::channel::Zeroizing;
 
-pub use apart::{Apart, is_apart};
+pub use apart::{Apart, serve as serve_origin};
 pub(crate) use directory::PrivateDirectory;
 pub use gateway::Gateway;
 pub use home::Home;

@@ -1,17 +1,24 @@
 //! The flags of `fogmux bench`.
 
 mod compare;
+mod curve;
+mod output;
+mod shape;
+mod thresholds;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
-use fogmux_traffic::experiment::{CoapAnswer, Credential, ExperimentError, Operation, Qos, Visit};
-use fogmux_traffic::report::figure::Figure;
-use fogmux_traffic::{Door, Experiment, Security};
+use fogmux_traffic::experiment::{ExperimentError, Qos};
+use fogmux_traffic::{Door, Security};
 
 pub(crate) use self::compare::{Compare, Pair, Until};
+pub(crate) use self::curve::Curve;
+pub(crate) use self::output::{Columns, Host, Output};
+pub(crate) use self::shape::Shape;
+pub(crate) use self::thresholds::Thresholds;
 
 /// The traffic generator.
 #[derive(Debug, Subcommand)]
@@ -20,6 +27,8 @@ pub(crate) enum Bench {
     Run(Run),
     /// Run every door under each of its security profiles
     Matrix(Matrix),
+    /// Find the highest rate that a gateway keeps up with, and measure its latency below that
+    Curve(Box<Curve>),
     /// Repeat the experiments of published documents
     #[command(subcommand)]
     Paper(Paper),
@@ -27,157 +36,15 @@ pub(crate) enum Bench {
     Peer(Box<Peer>),
     /// Start gateways on this host for `bench run`, `matrix` or `paper run` with --agent on another
     Agent(Agent),
+    /// Serve as the origin of an experiment; started by the others
+    #[command(hide = true)]
+    Origin,
     /// Measure two binaries or brokers in turn and compare them; exit code 1 on a regression
     Pair(Box<Pair>),
     /// Compare two JSON files of `bench`, or the one of `bench pair`; exit code 1 on a regression
     Compare(Compare),
     /// Render the JSON files of a directory
     Report(Report),
-}
-
-/// The operation, and its rate.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Shape {
-    /// Door of publishers: mqtt, mqtt5, mqtt-ws, coap, coap-tcp, http1, http2, http3, xmpp, xmpps
-    #[arg(long, default_value = "mqtt")]
-    pub(crate) door: Door,
-    /// Door of subscribers [default: as --door]
-    #[arg(long, value_name = "DOOR")]
-    pub(crate) to: Option<Door>,
-    /// Security profile: none, modern, high, low, psk, pki, oscore, or oscore+psk
-    #[arg(long, default_value = "none")]
-    pub(crate) security: Security,
-    /// Credential: of-profile, anonymous, password, certificate or token
-    #[arg(long, default_value = "of-profile", value_parser = word::<Credential>)]
-    pub(crate) credential: Credential,
-    /// Operation: deliver (to subscribers), get, put, post, connect or hold
-    #[arg(long, default_value = "deliver", value_parser = word::<Operation>)]
-    pub(crate) operation: Operation,
-    /// QoS: 0, 1 or 2; at doors without QoS 1 awaits the answer
-    #[arg(long, default_value = "0", value_parser = qos)]
-    pub(crate) qos: Qos,
-    /// Kind of response of a CoAP server: piggybacked, separate or non-confirmable
-    #[arg(long, default_value = "piggybacked", value_parser = word::<CoapAnswer>)]
-    pub(crate) coap_answer: CoapAnswer,
-    /// Payload size in bytes
-    #[arg(long, default_value_t = 64)]
-    pub(crate) size: usize,
-    /// Number of publishers or requesting clients; with `connect` and `hold`, connections
-    #[arg(long, default_value_t = 1)]
-    pub(crate) pubs: u32,
-    /// Number of subscribers
-    #[arg(long, default_value_t = 1)]
-    pub(crate) subs: u32,
-    /// Number of topics
-    #[arg(long, default_value_t = 1)]
-    pub(crate) topics: u32,
-    /// Topic names; {} is replaced by the number
-    #[arg(long, default_value = "bench/{}")]
-    pub(crate) topic: String,
-    /// Limit of unanswered operations per publisher; 0: no limit
-    #[arg(long, default_value_t = 100)]
-    pub(crate) window: u32,
-    /// Limit of deliveries under way in total; 0: no limit
-    #[arg(long, default_value_t = 0)]
-    pub(crate) in_flight: u32,
-    /// Operations per second, at scheduled times [default: as fast as the windows allow]
-    #[arg(long)]
-    pub(crate) rate: Option<f64>,
-    /// Number of operations of all publishers together
-    #[arg(long)]
-    pub(crate) count: Option<u64>,
-    /// Messages per connection, with `connect`
-    #[arg(long, default_value_t = 0)]
-    pub(crate) messages: u32,
-    /// Operation for these messages: publish or get
-    #[arg(long, default_value = "publish", value_parser = word::<Visit>)]
-    pub(crate) visit: Visit,
-    /// Number of subscribers, with `connect`
-    #[arg(long, default_value_t = 0)]
-    pub(crate) followers: u32,
-    /// Time during which operations start, in seconds
-    #[arg(long, default_value_t = 5.0)]
-    pub(crate) seconds: f64,
-    /// Warm-up before the measurement, in seconds
-    #[arg(long, default_value_t = 0.5)]
-    pub(crate) warm_up: f64,
-    /// Seconds without a delivery after which missing messages count as lost
-    #[arg(long, default_value_t = 3.0)]
-    pub(crate) drain: f64,
-    /// Publish retained messages
-    #[arg(long)]
-    pub(crate) retain: bool,
-    /// Link: loopback, lossless, lan, wifi …, or conditions such as loss=5%,delay=20ms,rate=250kbit
-    #[arg(long, default_value = "loopback")]
-    pub(crate) link: String,
-    /// Seed of the random numbers
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-}
-
-impl Shape {
-    pub(crate) fn experiment(&self) -> Experiment {
-        Experiment {
-            door: self.door,
-            reader_door: self.to.filter(|to| *to != self.door),
-            security: self.security,
-            credential: self.credential,
-            operation: self.operation,
-            qos: self.qos,
-            coap_answer: self.coap_answer,
-            payload_bytes: self.size,
-            publishers: self.pubs,
-            subscribers: self.subs,
-            topics: self.topics,
-            topic: self.topic.clone(),
-            window: self.window,
-            in_flight: self.in_flight,
-            rate: self.rate,
-            count: self.count,
-            messages: self.messages,
-            seconds: self.seconds,
-            warm_up_seconds: self.warm_up,
-            drain_seconds: self.drain,
-            retain: self.retain,
-            link: self.link.clone(),
-            seed: self.seed,
-            visit: self.visit,
-            followers: self.followers,
-        }
-    }
-}
-
-/// The output of results.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Output {
-    /// Write JSON, CSV, Markdown and HTML files into DIR
-    #[arg(short, long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Print the results as JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Write secrets of TLS and DTLS to FILE, to decrypt a capture
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key_log: Option<PathBuf>,
-}
-
-/// The columns of results on the terminal.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Columns {
-    /// Print these figures, such as rate,latency_p99,peak_memory [default: as many as fit, the important ones first]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = word::<Figure>, conflicts_with = "json")]
-    pub(crate) columns: Vec<Figure>,
-}
-
-/// The host of the gateway.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Host {
-    /// Start the gateway on another host, by its `fogmux bench agent`
-    #[arg(long, value_name = "HOST:PORT", requires = "agent_key")]
-    pub(crate) agent: Option<String>,
-    /// The agent.pem created there
-    #[arg(long, value_name = "FILE", requires = "agent")]
-    pub(crate) agent_key: Option<PathBuf>,
 }
 
 /// Starts gateways for others.
@@ -213,6 +80,8 @@ pub(crate) struct Run {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
+    #[command(flatten)]
+    pub(crate) thresholds: Thresholds,
 }
 
 /// Runs many experiments.
@@ -250,6 +119,8 @@ pub(crate) struct Matrix {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
+    #[command(flatten)]
+    pub(crate) thresholds: Thresholds,
 }
 
 /// Published documents.
@@ -329,6 +200,8 @@ pub(crate) struct Peer {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) columns: Columns,
+    #[command(flatten)]
+    pub(crate) thresholds: Thresholds,
 }
 
 /// Renders the reports of a directory.

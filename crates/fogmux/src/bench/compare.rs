@@ -4,16 +4,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fogmux_traffic::conductor::{Conductor, Stop, Target};
+use fogmux_traffic::measure::build;
 use fogmux_traffic::outcome;
 use fogmux_traffic::repetition::{Rounds, Side, alternate};
 use fogmux_traffic::report::compare::{self, Comparison, Conclusion, Shown};
 use fogmux_traffic::target::Home;
 use fogmux_traffic::{Experiment, Run};
 
-use super::arguments::{Columns, Compare, Output, Pair, Peer, Until};
+use super::arguments::{Columns, Compare, Output, Pair, Peer, Thresholds, Until};
+use super::record::Record;
 use super::{Done, peer, read, signals};
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
+
+/// Digits of a program's hash in the name of a side: two builds of one version are told apart.
+const HASH_DIGITS: usize = 12;
 
 /// Compares two reports, or both sides of one.
 pub(super) fn run(arguments: &Compare) -> Result<(), Failure> {
@@ -63,9 +68,10 @@ fn conclude(comparison: &Comparison) -> Result<(), Failure> {
 /// Measures two programs in turn and compares them.
 pub(super) fn pair(arguments: &Pair) -> Result<(), Failure> {
     let done = super::block_on(rounds(arguments))??;
-    let stopped = done.stopped;
-    let comparison = both_sides(&done.runs)?;
-    print(arguments, &comparison, &super::report_of(done, None))?;
+    let Done { record, runs, gateway_environment, stopped } = done;
+    let comparison = both_sides(&runs)?;
+    print(arguments, &comparison, &record.report(runs, gateway_environment, None))?;
+    record.end(stopped);
     match stopped {
         Some(signal) => Err(signals::failure(signal)),
         None => conclude(&comparison),
@@ -74,7 +80,6 @@ pub(super) fn pair(arguments: &Pair) -> Result<(), Failure> {
 
 /// Measures both sides in turn.
 async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
-    let began_unix_s = super::now_unix_s();
     let stop = signals::stop()?;
     let mut a = side(arguments, &arguments.before, &arguments.pid_before, &stop)?;
     let mut b = side(arguments, &arguments.after, &arguments.pid_after, &stop)?;
@@ -86,9 +91,14 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
     super::prepare(std::slice::from_ref(&experiment), &arguments.output)?;
     let rounds = Rounds::of(arguments.rounds, arguments.until, arguments.rounds_max);
     let targets = [format!("A: {}", a.name), format!("B: {}", b.name)];
-    let mut progress = super::progress(std::slice::from_ref(&experiment), rounds.wanted.saturating_mul(4));
+    let runs = targets.map(|target| Run::of(experiment.clone(), target));
+    let mut record = Record::open(&arguments.output, runs.into(), None)?;
+    let repetitions = rounds.wanted.saturating_mul(4);
+    let mut progress = super::progress::progress(std::slice::from_ref(&experiment), repetitions, record.done());
     let mut done = 0;
-    let runs = alternate(&experiment, targets, rounds, async |side, _| {
+    let begun = <[Run; 2]>::try_from(record.runs());
+    let begun = begun.map_err(|_| Failure::new(Status::DataErr, "a pair has two runs"))?;
+    let execute = async |side, round| {
         if stop.borrow().is_none() {
             progress(&experiment, done);
             done += 1;
@@ -97,11 +107,11 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
             Side::A => &mut a.conductor,
             Side::B => &mut b.conductor,
         };
-        Ok(conductor.repeat(&experiment).await?)
-    })
-    .await;
+        Ok(conductor.repeat(&experiment, round).await?)
+    };
+    let runs = alternate(begun, rounds, execute, |round| record.note_round(round)).await;
     let stopped = *stop.borrow();
-    Ok(Done { began_unix_s, runs: runs.into(), gateway_environment: None, stopped })
+    Ok(Done { record, runs: runs.into(), gateway_environment: None, stopped })
 }
 
 fn print(arguments: &Pair, comparison: &Comparison, report: &outcome::Report) -> Result<(), Failure> {
@@ -139,16 +149,20 @@ fn side(arguments: &Pair, program: &str, pids: &[u32], stop: &Stop) -> Result<Pr
             until: Until::default(),
             output: Output::default(),
             columns: Columns::default(),
+            thresholds: Thresholds::default(),
         };
         let (target, experiment) = peer::target(&broker)?;
-        let conductor = Conductor::new(target, key_log).until(stop.clone());
+        let conductor = Conductor::new(target, key_log).until(stop.clone()).watched(super::watcher(&arguments.output)?);
         return Ok(Program { name: conductor.target(), conductor, experiment });
     }
     let path = PathBuf::from(program);
-    let name = format!("{} ({program})", version(&path)?);
+    let hash = build::sha256(&path).map_err(|error| Failure::io(program, &error))?;
+    let hash = hash.get(..HASH_DIGITS).unwrap_or_default();
+    let name = format!("{} ({program}, SHA-256 {hash}…)", version(&path)?);
     let path = path.canonicalize().map_err(|error| Failure::io(program, &error))?;
     let home = Home::temporary(path).map_err(|error| Failure::new(Status::Unavailable, error))?;
-    let conductor = Conductor::new(Target::Gateway(Box::new(home)), key_log).until(stop.clone());
+    let conductor = Conductor::new(Target::Gateway(Box::new(home)), key_log);
+    let conductor = conductor.until(stop.clone()).watched(super::watcher(&arguments.output)?);
     Ok(Program { conductor, name, experiment: arguments.shape.experiment() })
 }
 

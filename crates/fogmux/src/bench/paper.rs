@@ -1,8 +1,9 @@
 //! `fogmux bench paper`: published experiments, listed, shown, and repeated.
 
-use fogmux_traffic::conductor::Conductor;
 use fogmux_traffic::outcome::Run;
-use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult, Plan};
+use fogmux_traffic::paper::table::Verdict;
+use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult};
+use fogmux_traffic::repetition::Repetitions;
 use fogmux_traffic::report;
 
 use super::arguments::{Output, Paper, PaperRun};
@@ -48,25 +49,10 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     let mut plan = paper::plan(&paper, &arguments.table, arguments.quick).map_err(wrong)?;
     plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
     super::prepare(&plan.experiments, &arguments.output)?;
-    let began_unix_s = super::now_unix_s();
-    let (result, done) = super::block_on(async {
-        let stop = signals::stop()?;
-        let mut conductor = super::conductor(&arguments.host, &arguments.output)?.until(stop.clone());
-        let (result, runs) = perform(&mut conductor, &plan).await;
-        let (gateway_environment, stopped) = (conductor.gateway_environment(), *stop.borrow());
-        Ok::<_, Failure>((result, Done { began_unix_s, runs, gateway_environment, stopped }))
-    })??;
-    finish(result, done, &arguments.output)
-}
-
-async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Vec<Run>) {
-    let mut shown = super::progress(&plan.experiments, plan.repetitions);
-    let target = conductor.target();
-    paper::rerun(plan, &target, async |experiment, repetition| {
-        shown(experiment, repetition);
-        conductor.repeat(experiment).await.map_err(|error| error.to_string())
-    })
-    .await
+    let output = &arguments.output;
+    let repetitions = Repetitions::exactly(plan.repetitions);
+    let done = super::perform(|| super::conductor(&arguments.host, output), &plan.experiments, repetitions, output)?;
+    finish(paper::tabulate(&plan, &done.runs), done, output)
 }
 
 fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failure> {
@@ -74,11 +60,66 @@ fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failur
         println!("{}", serde_json::to_string(&result).unwrap_or_default());
     } else {
         print!("{}", report::paper::terminal(&result, columns(std::io::stdout())));
+        print!("{}", report::terminal::warnings(&report::summaries(&done.runs)));
     }
-    let stopped = done.stopped;
+    let conclusion = conclude(&result, &done.runs);
+    let Done { record, runs, gateway_environment, stopped } = done;
     if let Some(directory) = &output.out {
-        super::write(&super::report_of(done, Some(result)), directory)
-            .map_err(|error| Failure::io(directory.display(), &error))?;
+        let report = record.report(runs, gateway_environment, Some(result));
+        super::write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }
-    stopped.map_or(Ok(()), |signal| Err(signals::failure(signal)))
+    record.end(stopped);
+    match stopped {
+        Some(signal) => Err(signals::failure(signal)),
+        None => conclusion,
+    }
+}
+
+/// The exit code of what has been printed: the gravest of what keeps numbers from being what they should be.
+fn conclude(result: &PaperResult, runs: &[Run]) -> Result<(), Failure> {
+    let all = runs.len();
+    let crashed = runs.iter().filter(|run| run.outcomes.is_empty()).count();
+    let void = runs.iter().filter(|run| run.problem.is_some() || !run.failed.is_empty()).count();
+    let inconclusive = result.claims.iter().filter(|claim| claim.verdict == Verdict::Inconclusive).count();
+    let (status, why) = match (crashed, void, inconclusive) {
+        (0, 0, 0) => return Ok(()),
+        (crashed, ..) if crashed > 0 && crashed == all => (Status::Unavailable, "nothing was measured".to_owned()),
+        (1.., ..) => (Status::Software, format!("every repetition of {crashed} of {all} experiments failed")),
+        (0, 1.., _) => (Status::Unavailable, format!("repetitions of {void} of {all} experiments failed")),
+        (0, 0, 1..) => {
+            (Status::TempFail, format!("{inconclusive} claims are inconclusive: the generator was the limit"))
+        }
+    };
+    Err(Failure::new(status, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use fogmux_traffic::paper::table::ClaimResult;
+    use fogmux_traffic::{Experiment, Outcome};
+
+    use super::*;
+
+    fn code(runs: &[(usize, &[&str])], verdict: Verdict) -> Option<Status> {
+        let run = |(outcomes, failed): &(usize, &[&str])| Run {
+            outcomes: vec![Outcome::default(); *outcomes],
+            failed: failed.iter().map(|why| (*why).to_owned()).collect(),
+            ..Run::of(Experiment::default(), "a test".to_owned())
+        };
+        let words = String::new;
+        let (id, text, place, because, paper_agrees) = (words(), words(), words(), words(), None);
+        let claims = vec![ClaimResult { id, text, place, verdict, because, paper_agrees }];
+        let runs: Vec<Run> = runs.iter().map(run).collect();
+        conclude(&PaperResult { claims, ..PaperResult::default() }, &runs).err().map(|failure| failure.status)
+    }
+
+    #[test]
+    fn each_way_of_showing_nothing_has_a_code_of_its_own() {
+        let fine: (usize, &[&str]) = (5, &[]);
+        assert_eq!(code(&[fine, fine], Verdict::DoesNotHold), None);
+        assert_eq!(code(&[fine, (0, &["the gateway died"; 3])], Verdict::Holds), Some(Status::Software));
+        assert_eq!(code(&[(0, &["no root"; 3]), (0, &["no root"; 3])], Verdict::Holds), Some(Status::Unavailable));
+        assert_eq!(code(&[fine, (5, &["the gateway died"])], Verdict::Inconclusive), Some(Status::Unavailable));
+        assert_eq!(code(&[fine], Verdict::Inconclusive), Some(Status::TempFail));
+    }
 }

@@ -9,7 +9,7 @@ use super::message::{Reply, Request, Started, VERSION, Way};
 use crate::experiment::{Door, Experiment};
 use crate::measure::environment::Environment;
 use crate::measure::process::{MachineProbe, ProcessProbe};
-use crate::target::{Access, Apart, Gateway, Home, TargetError, is_apart};
+use crate::target::{Access, Apart, Gateway, Home, TargetError};
 
 /// Clients that a gateway is made ready for.
 const CLIENTS_MAX: u32 = 100_000;
@@ -45,7 +45,7 @@ impl Target {
     fn ended(&mut self) -> Option<String> {
         match self {
             Self::Gateway(gateway) => gateway.ended(),
-            Self::Apart(_) => None,
+            Self::Apart(origin) => origin.ended(),
         }
     }
 
@@ -112,8 +112,10 @@ impl Session {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("[{address}]"),
         };
-        let (target, pids) = if is_apart(experiment) {
-            (Target::Apart(Apart::start(home, experiment, &self.address.to_string())?), Vec::new())
+        let (target, pids) = if experiment.has_origin() {
+            let origin = Apart::start(home, experiment, &self.address.to_string())?;
+            let pids = origin.pids();
+            (Target::Apart(origin), pids)
         } else {
             let gateway = Gateway::start(home, experiment, &[], &address)?;
             let pids = gateway.pids();

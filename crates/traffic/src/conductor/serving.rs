@@ -4,7 +4,6 @@ use crate::agent::RemoteGateway;
 use crate::target::{Apart, Gateway};
 
 /// The server of one repetition, which ends when this is dropped.
-#[expect(dead_code, reason = "held until it is to be ended")]
 pub(super) enum Serving {
     Gateway(Gateway),
     Apart(Apart),
@@ -26,8 +25,9 @@ impl Serving {
     pub(super) fn pids(&self) -> Vec<u32> {
         match self {
             Self::Gateway(gateway) => gateway.pids(),
+            Self::Apart(origin) => origin.pids(),
             Self::Peer(pids) => pids.clone(),
-            Self::Apart(_) | Self::Agent(_) => Vec::new(),
+            Self::Agent(_) => Vec::new(),
         }
     }
 
@@ -35,7 +35,8 @@ impl Serving {
     pub(super) fn ended(&mut self, pid: u32) -> String {
         match self {
             Self::Gateway(gateway) => gateway.ended().unwrap_or_else(|| "the gateway ended".to_owned()),
-            Self::Apart(_) | Self::Agent(_) | Self::Peer(_) => format!("process {pid} ended"),
+            Self::Apart(origin) => origin.ended().unwrap_or_else(|| "the origin ended".to_owned()),
+            Self::Agent(_) | Self::Peer(_) => format!("process {pid} ended"),
         }
     }
 }

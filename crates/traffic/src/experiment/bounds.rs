@@ -1,7 +1,7 @@
 //! The bounds of an experiment's numbers. They are checked here and nowhere else: before anything is started, whether a
 //! command line, a document or another host has asked for it.
 
-use super::{Experiment, ExperimentError, Operation};
+use super::{Arrivals, Clock, Experiment, ExperimentError, Operation};
 use crate::link::Conditions;
 use crate::pattern::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
 
@@ -25,11 +25,16 @@ impl Experiment {
         self.check_times()?;
         self.check_counts()?;
         self.check_topics()?;
+        self.check_schedule()?;
         self.link.parse::<Conditions>().map(drop).map_err(|error| ExperimentError::Contradiction(error.to_string()))
     }
 
     fn check_times(&self) -> Result<(), ExperimentError> {
-        let times = [("warm_up_seconds", self.warm_up_seconds), ("drain_seconds", self.drain_seconds)];
+        let times = [
+            ("warm_up_seconds", self.warm_up_seconds),
+            ("drain_seconds", self.drain_seconds),
+            ("coap_delay_seconds", self.coap_delay_seconds),
+        ];
         for (key, value) in times {
             if !(0.0..=SECONDS_MAX).contains(&value) {
                 return Err(bounds(key, value, format!("seconds from 0 to {SECONDS_MAX}, a week")));
@@ -37,6 +42,9 @@ impl Experiment {
         }
         if !(self.seconds > 0.0 && self.seconds <= SECONDS_MAX) {
             return Err(bounds("seconds", self.seconds, format!("seconds above 0, up to {SECONDS_MAX}, a week")));
+        }
+        if let Some(gap) = self.gap_seconds.filter(|gap| !(*gap > 0.0 && *gap <= SECONDS_MAX)) {
+            return Err(bounds("gap_seconds", gap, format!("seconds above 0, up to {SECONDS_MAX}, a week")));
         }
         match self.rate {
             Some(rate) if !(RATE_MIN..=RATE_MAX).contains(&rate) => {
@@ -67,6 +75,24 @@ impl Experiment {
             Some(count) if !(1..=most).contains(&count) => Err(bounds("count", count, format!("1 to {most}"))),
             Some(_) | None => Ok(()),
         }
+    }
+
+    fn check_schedule(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: &str| Err(ExperimentError::Contradiction(why.to_owned()));
+        if self.gap_seconds.is_some() && self.rate.is_some() {
+            return contradiction("a rate is a schedule, and a gap a pause after each answer: only one of them");
+        }
+        if self.arrivals != Arrivals::Even && self.rate.is_none() {
+            return contradiction("arrivals are those of a rate: without one operations follow the answers");
+        }
+        let from_connecting = self.clock == Clock::Connecting;
+        if from_connecting && self.count.is_none() && self.warm_up_seconds > 0.0 {
+            return contradiction("a clock that counts from connecting leaves no time for a warm-up");
+        }
+        if from_connecting && matches!(self.operation, Operation::Connect | Operation::Hold) {
+            return contradiction("connecting is all that connect and hold do: their clock counts from there");
+        }
+        Ok(())
     }
 
     fn check_topics(&self) -> Result<(), ExperimentError> {
@@ -149,6 +175,11 @@ mod tests {
         assert_eq!(refused(same), "4 topics are one: \"same\" has no {} for their number");
         let short = |experiment: &mut Experiment| (experiment.publishers, experiment.payload_bytes) = (2, 3);
         assert!(refused(short).contains("a topic for each publisher"));
+        let both = |experiment: &mut Experiment| (experiment.rate, experiment.gap_seconds) = (Some(1.0), Some(1.0));
+        assert!(refused(both).contains("only one of them"));
+        assert!(refused(|experiment| experiment.gap_seconds = Some(f64::NAN)).starts_with("gap_seconds is "));
+        assert!(refused(|experiment| experiment.arrivals = Arrivals::Poisson).contains("those of a rate"));
+        assert!(refused(|experiment| experiment.clock = Clock::Connecting).contains("warm-up"));
         assert!(refused(|experiment| experiment.link = "loss=nan%".to_owned()).contains("loss=nan%"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Items are separated by commas. The first may be a preset, which later ones change: `wifi,loss=1%`. `loss`, `delay`,
 //! `jitter` and `rate` hold for both directions, `loss_up` (towards the gateway), `delay_down`, … for one. Delays are
-//! of one direction: `delay=20ms` makes a round trip of 40 ms.
+//! of one direction: `delay=20ms` makes a round trip of 40 ms. `seeded` has lost frames drawn from the seed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +22,8 @@ pub struct Conditions {
     /// Whether each TCP segment is acknowledged at once (`acks=each`: `quickack 1` on both routes) or, as kernels do on
     /// their own, with the next answer or up to 40 ms later.
     pub acks_each: bool,
+    /// Whether the frames that are lost have to be drawn from the seed (`seeded`), whatever that costs.
+    pub seeded: bool,
 }
 
 /// The medium of the frames.
@@ -135,9 +137,12 @@ impl Conditions {
             return Ok(());
         }
         if let Some(preset) = PRESETS.iter().find(|preset| preset.name == item) {
-            let acks_each = self.acks_each;
-            *self = preset.conditions.parse()?;
-            self.acks_each = acks_each;
+            let Self { acks_each, seeded, .. } = *self;
+            *self = Self { acks_each, seeded, ..preset.conditions.parse()? };
+            return Ok(());
+        }
+        if item == "seeded" {
+            self.seeded = true;
             return Ok(());
         }
         let (key, value) = item.split_once('=').ok_or_else(unknown)?;
@@ -225,7 +230,10 @@ impl fmt::Display for Conditions {
             self.up.write(f, "_up")?;
             self.down.write(f, "_down")?;
         }
-        if self.acks_each { f.write_str(",acks=each") } else { Ok(()) }
+        if self.acks_each {
+            f.write_str(",acks=each")?;
+        }
+        if self.seeded { f.write_str(",seeded") } else { Ok(()) }
     }
 }
 
@@ -309,9 +317,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let presets = PRESETS.iter().map(|preset| preset.name);
-        for text in
-            presets.chain(["loopback", "lossless", "loss=15%", "loss_down=25%,acks=each", "rate=1234bit,delay=1s"])
-        {
+        for text in presets.chain([
+            "loopback",
+            "lossless",
+            "loss=15%",
+            "loss_down=25%,acks=each",
+            "rate=1234bit,delay=1s",
+            "loss=5%,seeded",
+        ]) {
             assert_eq!(parsed(&parsed(text).to_string()), parsed(text), "{text}");
         }
         assert_eq!(parsed("loss=15%").to_string(), "lossless,loss=15%");
@@ -330,6 +343,7 @@ mod tests {
             "loss_left=1%",
             "delay=2h",
             "acks=some",
+            "seeded=1",
             "loopback,loss=1%",
         ] {
             let error = text.parse::<Conditions>().unwrap_err();

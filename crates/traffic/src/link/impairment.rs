@@ -27,7 +27,7 @@ pub enum Means {
     Nothing,
     /// nftables at the receiving end loses some, drawn by the kernel.
     Nftables,
-    /// The kernel's `netem`, in a namespace between the two.
+    /// The kernel's `netem`, in a namespace between the two. From Linux 6.7 and iproute2 6.6 on it takes a seed.
     Netem,
     /// A relay of ours, in a namespace between the two; frames that are lost are drawn from the seed.
     Relay,
@@ -44,13 +44,22 @@ impl fmt::Display for Means {
     }
 }
 
+/// The source of chance by which `netem` loses frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Draws {
+    /// The kernel's random numbers.
+    Kernel,
+    /// The seed.
+    Seed,
+}
+
 /// The devices and processes between the two ends, for the lifetime of the link.
 #[derive(Debug)]
 pub(super) enum Impairment {
     /// A pair of devices; loss is a rule in the namespaces of the ends.
     Direct(Means),
     /// Namespace in the middle, with `netem` on its devices.
-    Netem(#[expect(dead_code, reason = "held, so that it stays")] Namespace),
+    Netem(#[expect(dead_code, reason = "held, so that it stays")] Namespace, Draws),
     /// Namespace in the middle, and what carries frames through it.
     Relay(
         #[expect(dead_code, reason = "held, so that it works")] Relay,
@@ -62,9 +71,14 @@ impl Impairment {
     pub(super) fn means(&self) -> Means {
         match self {
             Self::Direct(means) => *means,
-            Self::Netem(_) => Means::Netem,
+            Self::Netem(..) => Means::Netem,
             Self::Relay(..) => Means::Relay,
         }
+    }
+
+    /// Whether frames are lost, and late by different times, as the seed decides.
+    pub(super) fn is_seeded(&self) -> bool {
+        matches!(self, Self::Relay(..) | Self::Netem(_, Draws::Seed))
     }
 
     /// Joins the ends in the cheapest way that does what is asked for.
@@ -79,7 +93,7 @@ impl Impairment {
             ends.join_directly()?;
             return Ok(Self::Direct(Means::Nothing));
         }
-        if conditions.is_loss_only() && NFT.is_there() {
+        if conditions.is_loss_only() && !conditions.seeded && NFT.is_there() {
             ends.join_directly()?;
             lose(&ends.client, conditions.down.loss)?;
             lose(&ends.gateway, conditions.up.loss)?;
@@ -91,12 +105,14 @@ impl Impairment {
         veth::join(ends.client, to_client)?;
         veth::join(ends.gateway, to_gateway)?;
         // netem lets frames overtake each other when they are late by different times; links do not.
-        if !conditions.has_jitter() && has_netem(&middle) {
-            netem(&to_gateway, conditions.up)?;
-            netem(&to_client, conditions.down)?;
+        let draws = if conditions.has_jitter() { None } else { draws_of_netem(&middle) };
+        let must_be_seeded = conditions.seeded && conditions.is_lossy();
+        if let Some(draws) = draws.filter(|draws| *draws == Draws::Seed || !must_be_seeded) {
+            netem(&to_gateway, conditions.up, draws, seed)?;
+            netem(&to_client, conditions.down, draws, !seed)?;
             route(&to_client, &to_gateway)?;
             veth::address(ends.client, ends.gateway, TO_CLIENT_MAC, TO_GATEWAY_MAC)?;
-            return Ok(Self::Netem(middle));
+            return Ok(Self::Netem(middle, draws));
         }
         for end in [&ends.client, &ends.gateway, &to_client, &to_gateway] {
             veth::compute_checksums(end)?;
@@ -143,16 +159,26 @@ fn lose(end: &End<'_>, share: f64) -> Result<(), LinkError> {
     NFT.run_command(end.namespace.command(NFT.name.as_ref()).arg(rules))
 }
 
-fn has_netem(middle: &Namespace) -> bool {
-    TC.run(&format!("-n {} qdisc add dev lo root netem delay 1ms", middle.name())).is_ok()
+/// The source of this machine's `netem`; nothing if it has none. A kernel that does not know the seed ignores it, so
+/// that counts which one it says it has.
+fn draws_of_netem(middle: &Namespace) -> Option<Draws> {
+    let name = middle.name();
+    if TC.run(&format!("-n {name} qdisc add dev lo root netem loss 1% seed 77")).is_ok() {
+        let said = TC.output(&format!("-n {name} qdisc show dev lo")).unwrap_or_default();
+        return Some(if said.contains("seed 77") { Draws::Seed } else { Draws::Kernel });
+    }
+    TC.run(&format!("-n {name} qdisc add dev lo root netem delay 1ms")).ok().map(|()| Draws::Kernel)
 }
 
-fn netem(end: &End<'_>, direction: Direction) -> Result<(), LinkError> {
+fn netem(end: &End<'_>, direction: Direction, draws: Draws, seed: u64) -> Result<(), LinkError> {
     let mut words = format!("-n {} qdisc add dev {} root netem", end.namespace.name(), end.device);
     let frames = direction.rate.map_or(NETEM_FRAMES_MAX, |rate| super::relay::frames_max(rate, direction.delay));
     words += &format!(" limit {frames} delay {}us", direction.delay.as_micros());
     if direction.loss > 0.0 {
         words += &format!(" loss {}%", direction.loss * 100.0);
+    }
+    if draws == Draws::Seed {
+        words += &format!(" seed {seed}");
     }
     if let Some(rate) = direction.rate {
         words += &format!(" rate {rate}bit");

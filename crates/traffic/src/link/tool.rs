@@ -31,11 +31,20 @@ impl Tool {
 
     /// Runs it with these words.
     pub(super) fn run(self, arguments: &str) -> Result<(), LinkError> {
-        self.run_command(Command::new(self.name).args(arguments.split_ascii_whitespace()))
+        self.output(arguments).map(drop)
+    }
+
+    /// The same, and what it prints.
+    pub(super) fn output(self, arguments: &str) -> Result<String, LinkError> {
+        self.output_of(Command::new(self.name).args(arguments.split_ascii_whitespace()))
     }
 
     /// Runs a command of which this is the program that may be missing.
     pub(super) fn run_command(self, command: &mut Command) -> Result<(), LinkError> {
+        self.output_of(command).map(drop)
+    }
+
+    fn output_of(self, command: &mut Command) -> Result<String, LinkError> {
         let missing = |error: io::Error| {
             if error.kind() == io::ErrorKind::NotFound {
                 return LinkError::Missing { tool: self.name, package: self.package };
@@ -44,7 +53,7 @@ impl Tool {
         };
         let output = command.output().map_err(missing)?;
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let words = std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy);
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,8 @@ use sha2::{Digest as _, Sha256};
 /// Of the program, which this crate is only a part of.
 static FEATURES: OnceLock<Vec<&'static str>> = OnceLock::new();
 static BINARY: OnceLock<String> = OnceLock::new();
+/// The file that runs, also if another has taken its name.
+const RUNNING: &str = "/proc/self/exe";
 
 /// A build of fogmux.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +40,7 @@ impl Build {
             profile: format!("{}, opt-level {}", env!("FOGMUX_PROFILE"), env!("FOGMUX_OPT_LEVEL")),
             features,
             target: env!("FOGMUX_TARGET").to_owned(),
-            binary_sha256: BINARY.get_or_init(|| binary().unwrap_or_default()).clone(),
+            binary_sha256: BINARY.get_or_init(|| sha256(Path::new(RUNNING)).unwrap_or_default()).clone(),
         }
     }
 }
@@ -48,9 +51,12 @@ pub fn note_features(features: impl IntoIterator<Item = &'static str>) {
     let _ = FEATURES.set(features.into_iter().collect());
 }
 
-fn binary() -> io::Result<String> {
-    // The file that runs, also if another has taken its name.
-    let mut file = File::open("/proc/self/exe")?;
+/// The hash of a file, in hexadecimal digits.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sha256(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
     let mut hash = Sha256::new();
     let mut piece = vec![0; 1 << 20];
     loop {

@@ -143,6 +143,16 @@ impl Claim {
         self.selectors().any(|selector| selector.places(paper).is_ok_and(|found| tables.contains(&found.table)))
     }
 
+    /// The places of all cells that it names.
+    pub fn places(&self, paper: &Paper) -> impl Iterator<Item = (usize, usize, usize)> {
+        let found = self.selectors().filter_map(|selector| selector.places(paper).ok());
+        found.flat_map(|found| {
+            let columns = found.columns;
+            let row = move |row: usize| columns.clone().into_iter().map(move |column| (found.table, row, column));
+            found.rows.into_iter().flat_map(row)
+        })
+    }
+
     /// Every cell that it names.
     pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
         self.check.selectors().into_iter()

@@ -27,6 +27,14 @@ impl Metric {
     }
 }
 
+impl Metric {
+    /// Whether it depends on how fast operations were sent, and is only a bound where the generator was the limit.
+    #[must_use]
+    pub fn is_of_pace(&self) -> bool {
+        matches!(self.unit, "1/s" | "KiB/s" | "s" | "ms") || self.name.ends_with("cpu_percent")
+    }
+}
+
 /// The metric of that name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Metric> {
@@ -139,9 +147,11 @@ pub(super) fn messages(experiment: &Experiment, outcome: &Outcome) -> Option<f64
 }
 
 fn arrived(outcome: &Outcome) -> Option<f64> {
+    // An operation that was due and never sent has not arrived either, be it that there was no connection.
+    let unsent = outcome.unsent_latency.count();
     let (there, wanted) = match outcome.expected {
-        0 => (outcome.acknowledged, outcome.sent),
-        expected => (outcome.delivered, expected.saturating_sub(outcome.conflated)),
+        0 => (outcome.acknowledged, outcome.sent + unsent),
+        expected => (outcome.delivered, expected.saturating_sub(outcome.conflated) + unsent),
     };
     (wanted > 0).then(|| 100.0 * count(there) / count(wanted))
 }
@@ -268,6 +278,9 @@ mod tests {
     fn what_a_protocol_may_leave_out_is_not_lost() {
         let outcome = Outcome { expected: 10, conflated: 2, delivered: 6, ..Outcome::default() };
         assert_eq!(read("lost_percent", &Experiment::default(), &outcome), Some(25.0));
+        let mut unconnected = Outcome { unsent: Some(100), errors: 1, ..Outcome::default() };
+        unconnected.unsent_latency.record_many_ns(90_000_000_000, 100);
+        assert_eq!(read("delivery_percent", &Experiment::default(), &unconnected), Some(0.0));
         let unheard = Outcome { sent: 4, acknowledged: 3, ..Outcome::default() };
         assert_eq!(read("delivery_percent", &Experiment::default(), &unheard), Some(75.0));
     }

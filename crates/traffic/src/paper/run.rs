@@ -1,4 +1,4 @@
-//! Has a plan's experiments executed, and makes tables and verdicts of what came out.
+//! Makes tables and verdicts of what the experiments of a plan came to.
 
 use super::claim::{Claim, Numbers, Tried};
 use super::explain::{self, STRAY};
@@ -7,30 +7,8 @@ use super::formula;
 use super::metric;
 use super::plan::{LEFT_OUT, Place, Plan};
 use super::table::{Cell, ClaimResult, PaperResult, Printed, TableResult, Verdict};
-use crate::experiment::Experiment;
 use crate::measure::statistics::median_interval;
 use crate::outcome::{Outcome, Run};
-
-/// Has everything done, round by round so that what changes on the machine meanwhile meets all alike, and fills the
-/// tables. `execute` is given an experiment and the number of its repetition; what failed in the first round is not
-/// tried again.
-pub async fn rerun(
-    plan: &Plan<'_>,
-    target: &str,
-    mut execute: impl AsyncFnMut(&Experiment, u32) -> Result<Outcome, String>,
-) -> (PaperResult, Vec<Run>) {
-    let run = |experiment: &Experiment| Run::of(experiment.clone(), target.to_owned());
-    let mut runs: Vec<Run> = plan.experiments.iter().map(run).collect();
-    for repetition in 0..plan.repetitions {
-        for run in runs.iter_mut().filter(|run| run.problem.is_none() || !run.outcomes.is_empty()) {
-            match execute(&run.experiment, repetition).await {
-                Ok(outcome) => run.outcomes.push(outcome),
-                Err(problem) => run.problem = Some(problem),
-            }
-        }
-    }
-    (tabulate(plan, &runs), runs)
-}
 
 /// Tables and verdicts of runs that are there, one for each experiment of the plan.
 #[must_use]
@@ -74,7 +52,11 @@ impl Numbers for OfPaper<'_> {
 
 impl Numbers for Filled<'_> {
     fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String> {
-        let values = self.values((table, row, column))?;
+        let place = (table, row, column);
+        if let Some(why) = self.bound(place) {
+            return Err(why);
+        }
+        let values = self.values(place)?;
         median_interval(&values).map(|interval| interval.median).ok_or_else(|| "nothing was measured".to_owned())
     }
 }
@@ -97,12 +79,25 @@ impl Filled<'_> {
         let spec = table.spec(place.1, place.2);
         let metric = spec.metric.and_then(metric::named).ok_or("no metric")?;
         let read = |outcome| Some(metric.read(&run.experiment, outcome)? * spec.scale);
-        let values: Vec<f64> = run.outcomes.iter().filter_map(read).collect();
+        // As for every report: repetitions that the generator limited are left out, unless all are.
+        let values: Vec<f64> = used(run).filter_map(read).collect();
         match (values.is_empty(), &run.problem) {
             (false, _) => Ok(values),
             (true, Some(problem)) => Err(problem.clone()),
             (true, None) => Err(missing(metric.name, run)),
         }
+    }
+
+    /// Why the number of a cell is only a bound: the generator set the pace in every repetition, and the number depends
+    /// on it.
+    fn bound(&self, place: Place) -> Option<String> {
+        let (_, run) = self.run_of(place).ok()?;
+        let spec = self.plan.paper.tables.get(place.0)?.spec(place.1, place.2);
+        let metric = spec.metric.and_then(metric::named)?;
+        let limits: Option<Vec<&str>> =
+            run.outcomes.iter().map(|outcome| outcome.limited_by_generator.as_deref()).collect();
+        let why = limits?.into_iter().next().filter(|_| metric.is_of_pace())?;
+        Some(format!("the generator set the pace in every repetition ({why}): the number is a bound"))
     }
 
     fn table(&self, at: usize) -> Option<TableResult> {
@@ -155,11 +150,11 @@ impl Filled<'_> {
         };
         let same = |paper: f64| (interval.median - paper).abs() <= STRAY;
         let exact = spec.exact.then(|| cell.paper.number().map(same)).flatten();
-        let because = match (exact, run.1.outcomes.last()) {
+        let because = match (exact, used(run.1).last()) {
             (Some(false), Some(outcome)) => {
                 explain::difference(&spec, &run.1.experiment, outcome, interval.median, &cell)
             }
-            (Some(_) | None, _) => None,
+            (Some(_) | None, _) => self.bound(place),
         };
         Cell {
             measured: Some(interval.median),
@@ -182,6 +177,9 @@ impl Filled<'_> {
         let (verdict, because) = match claim.check.try_on(paper, self) {
             Tried::Holds(numbers) => (Verdict::Holds, numbers),
             Tried::Fails(numbers) => (Verdict::DoesNotHold, numbers),
+            Tried::Open(why) if claim.places(paper).any(|place| self.bound(place).is_some()) => {
+                (Verdict::Inconclusive, why)
+            }
             Tried::Open(why) => (Verdict::CannotBeTested, why),
         };
         let because = match &claim.note {
@@ -199,13 +197,20 @@ impl Filled<'_> {
     }
 }
 
+/// The repetitions that count.
+fn used(run: &Run) -> impl Iterator<Item = &Outcome> {
+    let is_free = |outcome: &&Outcome| outcome.limited_by_generator.is_none();
+    let is_bound = !run.outcomes.iter().any(|outcome| is_free(&outcome));
+    run.outcomes.iter().filter(move |outcome| is_bound || is_free(outcome))
+}
+
 /// Why an outcome has no such number.
 fn missing(metric: &str, run: &Run) -> String {
     let wire = metric.contains("bytes") || metric.contains("packets");
     match run.experiment.link.as_str() {
         "loopback" if wire => "nothing counts on loopback: a link of our own needs root".to_owned(),
         _ if metric.starts_with("gateway") && run.outcomes.iter().all(|outcome| outcome.gateway.is_none()) => {
-            "it is not our gateway that serves: there is no process of its own".to_owned()
+            "the process that serves is not known".to_owned()
         }
         _ if metric.contains("cycles") => "this machine counts no cycles for us".to_owned(),
         _ if metric.starts_with("cooked") => "the link did not record its frames".to_owned(),
@@ -224,8 +229,9 @@ fn notes(table: &Table) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
     use crate::outcome::{Bytes, Wire};
-    use crate::paper::{NAMES, load, plan};
+    use crate::paper::{NAMES, Paper, load, plan};
 
     /// A machine on which every connection costs `packets` packets of 100 bytes.
     fn outcome(experiment: &Experiment, packets: u64) -> Outcome {
@@ -240,15 +246,27 @@ mod tests {
         }
     }
 
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    /// The runs of a plan, each of as many repetitions.
+    fn runs(plan: &Plan<'_>, execute: impl Fn(&Experiment, u32) -> Result<Outcome, String>) -> Vec<Run> {
+        let run = |experiment: &Experiment| {
+            let mut run = Run::of(experiment.clone(), "a test".to_owned());
+            for repetition in 0..plan.repetitions {
+                match execute(experiment, repetition) {
+                    Ok(outcome) => run.outcomes.push(outcome),
+                    Err(why) => run.problem = Some(why),
+                }
+            }
+            run
+        };
+        plan.experiments.iter().map(run).collect()
     }
 
     #[test]
     fn table_6_is_exact_where_it_should_be_and_claims_are_tried_on_both() {
         let paper = load("seoane2021").unwrap();
         let plan = plan(&paper, &["6".to_owned()], true).unwrap();
-        let (result, runs) = block_on(rerun(&plan, "a test", async |experiment, _| Ok(outcome(experiment, 2))));
+        let runs = runs(&plan, |experiment, _| Ok(outcome(experiment, 2)));
+        let result = tabulate(&plan, &runs);
         assert_eq!(runs.len(), 3);
         let [table] = result.tables.as_slice() else { panic!("one table was asked for") };
         let packets = |row: usize| (table.cells[row][0].measured, table.cells[row][0].exact);
@@ -265,8 +283,8 @@ mod tests {
         for name in NAMES {
             let paper = load(name).unwrap();
             let plan = plan(&paper, &[], true).unwrap();
-            let refuse = async |_: &Experiment, _| Err("no network namespaces here".to_owned());
-            let (result, _) = block_on(rerun(&plan, "a test", refuse));
+            let refuse = |_: &Experiment, _| Err("no network namespaces here".to_owned());
+            let result = tabulate(&plan, &runs(&plan, refuse));
             assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTested), "{name}");
             for cell in result.tables.iter().flat_map(|table| table.cells.iter().flatten()) {
                 assert!(cell.measured.is_none() && (cell.because.is_some() || cell.computed.is_some()), "{name}");
@@ -274,16 +292,41 @@ mod tests {
         }
     }
 
+    const FILE: &str = "[paper]\nname='p'\ntitle=''\nauthors=''\nyear=2020\nsource=''\nsetup=''\ndifferences=''\n\
+                        repetitions=3\n[[table]]\nid='1'\ntitle=''\nwhere=''\nmetric='delivered_per_s'\n\
+                        rows=[{name='r'}]\ncolumns=[{name='slow',set={qos=2}},{name='fast',set={qos=0}},\
+                        {name='arrived',metric='delivery_percent'}]\nvalues=[[1,2,100]]\n\
+                        [[claim]]\nid='c'\ntext=''\nwhere=''\nascending=['1:r/slow','1:r/fast']\n\
+                        [[claim]]\nid='d'\ntext=''\nwhere=''\nvalue={of='1:r/arrived',at_least=100}\n";
+
+    fn limited(delivered: u64, limit: Option<&str>) -> Outcome {
+        let limited_by_generator = limit.map(str::to_owned);
+        Outcome { expected: delivered, delivered, seconds: 1.0, limited_by_generator, ..Outcome::default() }
+    }
+
     #[test]
-    fn repetitions_are_interleaved() {
-        let paper = load("seoane2021").unwrap();
-        let mut plan = plan(&paper, &["6".to_owned()], false).unwrap();
-        plan.repetitions = 2;
-        let mut order = Vec::new();
-        block_on(rerun(&plan, "a test", async |experiment, repetition| {
-            order.push(repetition);
-            Ok(outcome(experiment, 2))
-        }));
-        assert_eq!(order, [0, 0, 0, 1, 1, 1]);
+    fn repetitions_that_the_generator_limited_are_left_out_as_in_every_report() {
+        let paper = Paper::parse(FILE).unwrap();
+        let plan = plan(&paper, &[], false).unwrap();
+        let runs = runs(&plan, |experiment, repetition| {
+            let rate = if experiment.qos.level() == 2 { 100 } else { 200 };
+            Ok(if repetition == 1 { limited(rate / 10, Some("busy")) } else { limited(rate, None) })
+        });
+        let result = tabulate(&plan, &runs);
+        assert_eq!(result.tables[0].cells[0][1].measured, Some(200.0));
+        assert_eq!(result.claims[0].verdict, Verdict::Holds);
+    }
+
+    #[test]
+    fn a_bound_decides_nothing_and_says_so() {
+        let paper = Paper::parse(FILE).unwrap();
+        let plan = plan(&paper, &[], false).unwrap();
+        let result = tabulate(&plan, &runs(&plan, |_, _| Ok(limited(100, Some("its core was busy")))));
+        let [slow, _, arrived] = result.tables[0].cells[0].as_slice() else { panic!("three cells") };
+        assert_eq!(slow.measured, Some(100.0));
+        assert!(slow.because.as_deref().is_some_and(|why| why.contains("its core was busy")), "{:?}", slow.because);
+        assert_eq!((arrived.measured, arrived.because.as_deref()), (Some(100.0), None));
+        let verdicts: Vec<Verdict> = result.claims.iter().map(|claim| claim.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Inconclusive, Verdict::Holds]);
     }
 }

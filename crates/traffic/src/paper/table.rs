@@ -174,6 +174,8 @@ pub enum Verdict {
     DoesNotHold,
     /// There are no numbers here that could say it.
     CannotBeTested,
+    /// The numbers are bounds, for the generator was the limit: another machine may say it.
+    Inconclusive,
 }
 
 #[cfg(test)]

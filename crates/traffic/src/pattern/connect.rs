@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connections::Connections;
+use super::content::{ALTERED, Content};
 use super::deliver;
 use super::pacer::Pacer;
 use super::stage::{Stage, is_stamped, nanoseconds};
@@ -51,8 +52,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let visits = Rc::new(Visits::begin(experiment, &stage));
     let mut visitors = JoinSet::new();
     for number in 0..experiment.publishers {
-        let pacer = experiment.rate.map(|rate| Pacer::new(rate, number, experiment.publishers)).transpose();
-        let pacer = pacer.map_err(|error| PatternError::Timer(error.to_string()))?;
+        let pacer = Pacer::of(experiment, number).map_err(|error| PatternError::Timer(error.to_string()))?;
         visitors.spawn_local(come_and_go(Rc::clone(&visits), Rc::clone(&bench.publishers), number, pacer));
     }
     visits.all(visitors).await?;
@@ -179,6 +179,9 @@ async fn come_and_go(visits: Rc<Visits>, driver: Rc<dyn Driver>, number: u32, mu
             Ok(Err(error)) => visits.failed(error.to_string()),
             Err(_) => visits.failed(format!("a visit took longer than {VISIT_MAX:?}")),
         }
+        if let Some(gap) = visits.experiment.gap_seconds {
+            sleep_until(visits.end.min(Instant::now() + Duration::from_secs_f64(gap))).await;
+        }
     }
 }
 
@@ -235,12 +238,17 @@ struct Burst<'a> {
 struct Answers {
     open: u32,
     refused: Option<String>,
+    /// The payload that each has to have, where something is asked for.
+    kept: Option<Content>,
 }
 
 impl Sink for Answers {
     fn done(&mut self, _: u64, answer: Answer<'_>) {
         self.open = self.open.saturating_sub(1);
         match answer {
+            Answer::Success(payload) if self.kept.as_ref().is_some_and(|kept| !kept.is(payload)) => {
+                self.refused = Some(ALTERED.to_owned());
+            }
             Answer::Success(_) => {}
             Answer::Refused(why) => self.refused = Some(why.to_owned()),
             Answer::Lost => self.refused = Some("a message was never answered".to_owned()),
@@ -253,6 +261,7 @@ impl Sink for Answers {
 impl<'a> Burst<'a> {
     fn new(visits: &'a Visits, number: u32) -> Self {
         let experiment = &visits.experiment;
+        let kept = (experiment.visit == Visit::Get).then(|| Content::kept(experiment));
         Self {
             visits,
             lane: visits.stage.lane(number),
@@ -260,7 +269,7 @@ impl<'a> Burst<'a> {
             topic: visits.stage.topic(number),
             payload: stamp::filler(experiment.payload_bytes, experiment.seed),
             left: experiment.messages,
-            answers: Answers::default(),
+            answers: Answers { kept, ..Answers::default() },
         }
     }
 

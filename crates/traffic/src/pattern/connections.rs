@@ -13,7 +13,7 @@ use crate::measure::latency::Latency;
 use crate::outcome::Bytes;
 
 /// A handshake under heavy loss takes most of a minute.
-const CONNECT_MAX: Duration = Duration::from_secs(90);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(90);
 /// In which a connection ends in good order.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 

@@ -10,19 +10,23 @@ use tokio::task::JoinSet;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connections::{Connections, Shared};
+use super::connections::{CONNECT_MAX, Connections, Shared};
 use super::crew::Crew;
+use super::live::Ticker;
 use super::publisher::Publisher;
-use super::stage::{Stage, nanoseconds};
+use super::stage::{Stage, may_break, nanoseconds};
 use super::subscriber::Subscriber;
+use super::unconnected::unconnected;
 use super::{Bench, Closed, PatternError, stamp};
 use crate::driver::{Answer, DriverError, Request, Role, Sink};
-use crate::experiment::{Experiment, Operation};
+use crate::experiment::{Clock, Experiment, Operation};
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
 use crate::outcome::Outcome;
 
 /// How long a subscription, or the first retained message, is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same on a link that loses frames: as long as for a connection.
+const PATIENCE_LOSSY: Duration = CONNECT_MAX;
 /// How often the conductor looks when nobody tells it anything.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -32,8 +36,16 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let mut tasks = JoinSet::new();
     let wire = bench.wire();
     bench.start();
-    let readers = subscribe(&stage, bench, &mut tasks).await?;
-    let mut writers = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+    let began_ns = stage.now_ns();
+    let connected = async {
+        let readers = subscribe(&stage, bench, &mut tasks).await?;
+        let writers = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+        Ok((readers, writers))
+    };
+    let (readers, mut writers) = match connected.await {
+        Ok(connected) => connected,
+        Err(error) => return unconnected(&stage, began_ns, error),
+    };
     if experiment.operation == Operation::Get {
         for (number, client) in (0..experiment.topics).zip(&writers.clients) {
             keep(client, &stage.topic(number), experiment).await?;
@@ -60,7 +72,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     }
     // It gives way by itself when each has had its turn.
     tasks.spawn_local(unconstrained(crew));
-    let outcome = measure(&stage, bench, &writers, &readers, &under_way).await?;
+    let outcome = measure(&stage, bench, &writers, &readers, &under_way, began_ns).await?;
     tasks.shutdown().await;
     let wire = bench.wire();
     writers.close().await;
@@ -91,15 +103,20 @@ pub(crate) async fn subscribe(
         let topic = stage.topic(number);
         following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| subscriber) });
     }
-    while let Some(followed) = timeout(PATIENCE, following.join_next()).await.map_err(|_| silence())? {
+    let patience = patience(experiment);
+    while let Some(followed) = timeout(patience, following.join_next()).await.map_err(|_| silence(patience))? {
         let subscriber = followed.map_err(|error| DriverError::Connection(error.to_string()))??;
         tasks.spawn_local(subscriber.receive());
     }
     Ok(readers)
 }
 
-fn silence() -> PatternError {
-    PatternError::Silence(PATIENCE.as_secs())
+fn patience(experiment: &Experiment) -> Duration {
+    if may_break(experiment) { PATIENCE_LOSSY } else { PATIENCE }
+}
+
+fn silence(patience: Duration) -> PatternError {
+    PatternError::Silence(patience.as_secs())
 }
 
 /// Publishes one message for those who will ask for it.
@@ -129,19 +146,22 @@ pub(crate) async fn keep(client: &Shared, topic: &str, experiment: &Experiment) 
             }
         }
     });
-    Ok(timeout(PATIENCE, done).await.map_err(|_| silence())??)
+    let patience = patience(experiment);
+    Ok(timeout(patience, done).await.map_err(|_| silence(patience))??)
 }
 
-/// Opens the stage, and closes it when the time is over or everything is done.
+/// Opens the stage, and closes it when the time is over or everything is done. Connecting began at `began_ns`.
 async fn measure(
     stage: &Stage,
     bench: &mut Bench<'_>,
     writers: &Connections,
     readers: &Connections,
     under_way: &Cell<u64>,
+    began_ns: u64,
 ) -> Result<Outcome, Closed> {
     let experiment = &stage.experiment;
-    stage.offer.start(stage.now_ns());
+    let from_connecting = experiment.clock == Clock::Connecting;
+    stage.offer.start(if from_connecting { began_ns } else { stage.now_ns() });
     if experiment.count.is_none() && experiment.warm_up_seconds > 0.0 {
         open(stage);
         stage.pass(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
@@ -152,16 +172,19 @@ async fn measure(
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
     let lasts = Duration::from_secs_f64(experiment.seconds);
-    let (now_ns, end) = (stage.now_ns(), Instant::now() + lasts);
+    let now_ns = if from_connecting { began_ns } else { stage.now_ns() };
+    let end = Instant::now() + lasts.saturating_sub(Duration::from_nanos(stage.now_ns() - now_ns));
     stage.ledger.borrow_mut().begin(now_ns);
     if !stage.open.get() {
         stage.offer.start(now_ns);
         open(stage);
     }
     stage.offer.open(now_ns, nanoseconds(lasts));
+    let mut ticker = Ticker::new(bench.live.as_ref());
     while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 && !stage.is_void() {
         tokio::select! {
             () = stage.changed.notified() => {}
+            () = ticker.due() => ticker.sample(stage),
             () = sleep_until(end) => break,
         }
     }
@@ -184,6 +207,7 @@ async fn measure(
 }
 
 fn open(stage: &Stage) {
+    stage.opened_ns.set(stage.now_ns());
     stage.open.set(true);
     stage.wake();
 }

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::content::{ALTERED, Content};
+use super::live::Sample;
 use super::stamp;
 use crate::driver::Answer;
 use crate::measure::latency::Latency;
@@ -69,6 +71,7 @@ struct Reader {
 pub(crate) struct Ledger {
     lanes: Vec<Lane>,
     readers: Vec<Reader>,
+    content: Content,
     outcome: Outcome,
     /// When the measurement began; none: it has not.
     began_ns: Option<u64>,
@@ -104,10 +107,10 @@ impl Row {
 }
 
 impl Ledger {
-    /// A ledger with this many lanes.
-    pub(crate) fn new(lanes: u32) -> Self {
+    /// A ledger with this many lanes, of messages with this content.
+    pub(crate) fn new(lanes: u32, content: Content) -> Self {
         let lanes = std::iter::repeat_with(Lane::default).take(usize::try_from(lanes).unwrap_or_default()).collect();
-        Self { lanes, ..Self::default() }
+        Self { lanes, content, ..Self::default() }
     }
 
     /// One more subscriber, who follows these lanes. Returns its place.
@@ -216,7 +219,8 @@ impl Ledger {
         self.outcome.first_error.get_or_insert_with(|| why.to_owned());
     }
 
-    /// A message arrived. Returns whether it was one of ours.
+    /// A message arrived. Returns whether it was one of ours. One with another payload than was sent is an error, and
+    /// not delivered.
     pub(crate) fn arrived(&mut self, reader: usize, payload: &[u8], now_ns: u64) -> bool {
         let Some(reader) = self.readers.get_mut(reader) else { return false };
         let stamped = match reader.unstamped {
@@ -226,6 +230,12 @@ impl Ledger {
         let Some((lane_number, number)) = stamped else { return false };
         let lane = usize::try_from(lane_number).ok().and_then(|lane| self.lanes.get_mut(lane));
         let Some(lane) = lane.filter(|lane| number < lane.next) else { return false };
+        if !self.content.is(payload) {
+            if self.began_ns.is_some() && number >= lane.measured_from {
+                self.failed(ALTERED);
+            }
+            return true;
+        }
         let conflates = reader.conflates;
         let seen = reader.seen(lane_number);
         let (kind, skipped) = seen.take(number);
@@ -279,6 +289,22 @@ impl Ledger {
     /// Whether everything that was sent has been delivered (or superseded), and when the last thing happened.
     pub(crate) fn settled(&self) -> (bool, u64) {
         (self.lanes.iter().all(|lane| lane.outstanding == 0), self.last_ns)
+    }
+
+    /// The counts of this moment.
+    pub(crate) fn sample(&self, now_ns: u64) -> Sample {
+        let Outcome { sent, acknowledged, delivered, errors, delivery, answer, .. } = &self.outcome;
+        let latency = if delivery.is_empty() { answer } else { delivery };
+        Sample {
+            seconds: std::time::Duration::from_nanos(self.since_began(now_ns).unwrap_or_default()).as_secs_f64(),
+            sent: *sent,
+            acknowledged: *acknowledged,
+            delivered: *delivered,
+            errors: *errors,
+            per_s: 0.0,
+            latency_p50_us: latency.percentile_us(50.0),
+            latency_p99_us: latency.percentile_us(99.0),
+        }
     }
 
     /// Returns the counts since the measurement began.

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use super::pacer::Schedule;
+use super::schedule::Schedule;
 use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
 use crate::outcome::Outcome;
@@ -36,7 +36,7 @@ pub(crate) struct Offer {
 }
 
 /// The schedule of one publisher.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Line {
     schedule: Schedule,
     begun: u64,
@@ -53,7 +53,7 @@ impl Line {
 impl Offer {
     pub(crate) fn new(experiment: &Experiment) -> Self {
         let line = |rate: f64, number: u32| Line {
-            schedule: Schedule::new(rate, number, experiment.publishers),
+            schedule: Schedule::new(experiment, rate, number),
             begun: 0,
             // Visitors share the count.
             most: if experiment.operation == Operation::Connect { u64::MAX } else { share(experiment, number) },

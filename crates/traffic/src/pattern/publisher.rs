@@ -10,8 +10,10 @@ use std::time::Duration;
 use tokio::task::yield_now;
 
 use super::connections::Shared;
+use super::content::ALTERED;
 use super::offer::share;
 use super::pacer::Pacer;
+use super::pause::Pause;
 use super::stage::{Stage, is_stamped};
 use super::stamp;
 use crate::driver::{Answer, Client, DriverError, Request, Sink};
@@ -50,6 +52,7 @@ pub(crate) struct Publisher {
     /// Operations it may still begin.
     left: u64,
     pacer: Option<Pacer>,
+    pause: Option<Pause>,
     /// A window is full, and what is late is late because of the other end.
     held: bool,
     /// When the last answers of this turn came.
@@ -76,7 +79,8 @@ impl Publisher {
             0 => u64::MAX,
             in_flight => (u64::from(in_flight) / publishers).max(1),
         };
-        let pacer = experiment.rate.map(|rate| Pacer::new(rate, number, experiment.publishers)).transpose()?;
+        let pacer = Pacer::of(experiment, number)?;
+        let pause = Pause::of(experiment)?;
         let topic = stage.topic(number);
         let message = experiment.payload_bytes.saturating_add(topic.len() + header_bytes(experiment.door));
         Ok(Self {
@@ -94,6 +98,7 @@ impl Publisher {
             share: in_flight,
             left,
             pacer,
+            pause,
             held: false,
             heard_ns: None,
             under_way: Rc::clone(under_way),
@@ -170,6 +175,9 @@ impl Publisher {
             let first = u64::from(room == self.share);
             allowed = allowed.min((room / fan_out).max(first));
         }
+        if let Some(pause) = &self.pause {
+            allowed = allowed.min(pause.allowance(self.unanswered, self.now_ns()));
+        }
         match &self.pacer {
             Some(pacer) if allowed > 0 => allowed.min(pacer.due_before(self.stage.offer.horizon_ns(self.now_ns()))),
             Some(_) | None => allowed,
@@ -182,7 +190,7 @@ impl Publisher {
                 let due_ns = self.stage.offer.first_due_ns() + pacer.next_ns();
                 pacer.advance();
                 self.stage.offer.begin(self.number, now_ns);
-                if !self.held {
+                if !self.held && due_ns >= self.stage.opened_ns.get() {
                     self.stage.lateness.borrow_mut().record_ns(now_ns.saturating_sub(due_ns).max(1));
                 }
                 due_ns
@@ -236,6 +244,11 @@ impl Publisher {
         if self.share != u64::MAX && self.stage.ledger.borrow().outstanding(self.lane) > 0 {
             self.held = true;
             self.stage.wait(cx.waker());
+        }
+        if let Some(pause) = self.pause.as_mut().filter(|_| self.unanswered == 0)
+            && pause.poll(self.stage.now_ns(), cx).is_ready()
+        {
+            cx.waker().wake_by_ref();
         }
         if let Some(pacer) = &mut self.pacer {
             let offer = &self.stage.offer;
@@ -310,12 +323,15 @@ impl Sink for Answers<'_> {
         let now_ns = *self.now_ns.get_or_insert_with(|| stage.now_ns());
         publisher.unanswered = publisher.unanswered.saturating_sub(1);
         publisher.under_way.set(publisher.under_way.get().saturating_sub(1));
+        if let Some(pause) = &mut publisher.pause {
+            pause.begin(now_ns);
+        }
         let Ok(number) = u32::try_from(tag) else { return };
         let mut ledger = stage.ledger.borrow_mut();
-        let short = matches!(answer, Answer::Success(payload)
-            if stage.experiment.operation == Operation::Get && payload.len() != stage.experiment.payload_bytes);
-        if short {
-            return ledger.failed("an answer without the payload that was kept");
+        let is_other = matches!(answer, Answer::Success(payload)
+            if stage.experiment.operation == Operation::Get && payload != publisher.payload);
+        if is_other {
+            return ledger.failed(ALTERED);
         }
         let is_end = stage.experiment.operation != Operation::Deliver || stage.experiment.subscribers == 0;
         ledger.answered(publisher.lane, number, answer, now_ns, is_end);

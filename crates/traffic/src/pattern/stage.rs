@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use super::content::Content;
 use super::ledger::Ledger;
 use super::offer::Offer;
 use super::{Closed, stamp};
@@ -21,6 +22,8 @@ pub(crate) struct Stage {
     epoch: Instant,
     /// Publishers may send.
     pub(crate) open: Cell<bool>,
+    /// From when on they might. The generator is not late with what was due before.
+    pub(crate) opened_ns: Cell<u64>,
     /// Publishers that are at work.
     pub(crate) publishers: Cell<u32>,
     /// Publishers that have begun all that they should.
@@ -41,7 +44,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(experiment: &Experiment, conflates: bool) -> Self {
-        let mut ledger = Ledger::new(lanes(experiment));
+        let mut ledger = Ledger::new(lanes(experiment), Content::of(experiment));
         if experiment.operation == Operation::Deliver {
             for subscriber in 0..experiment.subscribers {
                 let lanes = lanes_of_subscriber(experiment, subscriber);
@@ -53,6 +56,7 @@ impl Stage {
             ledger: RefCell::new(ledger),
             epoch: Instant::now(),
             open: Cell::new(false),
+            opened_ns: Cell::new(0),
             publishers: Cell::new(experiment.publishers),
             finished: Cell::new(0),
             lateness: RefCell::default(),

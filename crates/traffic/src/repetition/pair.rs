@@ -1,7 +1,6 @@
 //! Two programs in turn: A B B A, then B A A B.
 
 use super::{FAILURES_IN_A_ROW, TRIES_EACH, UNTIL_MIN, Void, amount, is_look};
-use crate::experiment::Experiment;
 use crate::outcome::{Outcome, Run};
 use crate::report::compare::is_narrow;
 
@@ -36,25 +35,29 @@ impl Rounds {
 
 /// Measures two programs in rounds. A round in which a repetition failed is dropped, and it and each in which the
 /// generator was the limit are replaced, as [`super::interleave`] does; one that was stopped is the last. `execute` is
-/// given the side and the number of the round.
+/// given the side and the number of the round, and `note` is told the result of each. Runs that have rounds already go
+/// on.
 pub async fn alternate(
-    experiment: &Experiment,
-    targets: [String; 2],
+    runs: [Run; 2],
     rounds: Rounds,
     mut execute: impl AsyncFnMut(Side, u32) -> Result<Outcome, Void>,
+    mut note: impl FnMut(Round<'_>),
 ) -> [Run; 2] {
-    let [mut a, mut b] = targets.map(|target| Run::of(experiment.clone(), target));
-    let (mut tries, mut failures_in_a_row) = (0, 0);
+    let [mut a, mut b] = whole_rounds(runs);
+    let mut tries = amount(a.outcomes.len() / 2 + a.failed.len() + b.failed.len());
+    let mut failures_in_a_row = if a.outcomes.is_empty() { tries } else { 0 };
     while failures_in_a_row < FAILURES_IN_A_ROW && is_open(&a, &b, rounds, tries) {
         match round(tries, &mut execute).await {
             Ok([of_a, of_b]) => {
                 failures_in_a_row = 0;
+                note(Round::Done([&of_a, &of_b]));
                 a.outcomes.extend(of_a);
                 b.outcomes.extend(of_b);
             }
             Err((_, Void::Stopped(why))) => return [a, b].map(|run| Run { problem: Some(why.clone()), ..run }),
             Err((side, Void::Failed(problem))) => {
                 failures_in_a_row += 1;
+                note(Round::Failed(side, &problem));
                 let failed = match side {
                     Side::A => &mut a.failed,
                     Side::B => &mut b.failed,
@@ -71,6 +74,24 @@ pub async fn alternate(
         }
     }
     [a, b]
+}
+
+/// The result of a round.
+#[derive(Clone, Copy, Debug)]
+pub enum Round<'a> {
+    /// Its repetitions, of either side.
+    Done([&'a [Outcome]; 2]),
+    /// It was dropped: a repetition of this side failed for this reason.
+    Failed(Side, &'a str),
+}
+
+/// Both runs without what is left of a round of which the journal has only a part.
+fn whole_rounds(runs: [Run; 2]) -> [Run; 2] {
+    let rounds = runs.each_ref().map(|run| run.outcomes.len() / 2).into_iter().min().unwrap_or_default();
+    runs.map(|mut run| {
+        run.outcomes.truncate(2 * rounds);
+        Run { problem: None, ..run }
+    })
 }
 
 /// Does one round: both repetitions of each side, or the first failure.
@@ -109,11 +130,15 @@ fn is_open(a: &Run, b: &Run, rounds: Rounds, tries: u32) -> bool {
 mod tests {
     use super::super::tests::{good, limited, now};
     use super::*;
+    use crate::experiment::Experiment;
 
     fn alternated(rounds: Rounds, mut execute: impl FnMut(Side, u32) -> Result<Outcome, String>) -> [Run; 2] {
-        let targets = ["A", "B"].map(str::to_owned);
         let execute = async |side, number| execute(side, number).map_err(Void::Failed);
-        now(alternate(&Experiment::default(), targets, rounds, execute))
+        now(alternate(runs(), rounds, execute, |_| {}))
+    }
+
+    fn runs() -> [Run; 2] {
+        ["A", "B"].map(|side| Run::of(Experiment::default(), side.to_owned()))
     }
 
     #[test]
@@ -148,15 +173,29 @@ mod tests {
 
     #[test]
     fn a_round_that_is_stopped_is_the_last_and_not_counted() {
-        let targets = ["A", "B"].map(str::to_owned);
         let execute = async |side, round| match (side, round) {
             (Side::B, 2) => Err(Void::Stopped("ended by SIGINT".to_owned())),
             (Side::A | Side::B, _) => Ok(good(1)),
         };
-        for run in now(alternate(&Experiment::default(), targets, Rounds::of(6, None, 6), execute)) {
+        for run in now(alternate(runs(), Rounds::of(6, None, 6), execute, |_| {})) {
             assert_eq!((run.outcomes.len(), run.problem.as_deref()), (4, Some("ended by SIGINT")));
             assert!(run.failed.is_empty());
         }
+    }
+
+    #[test]
+    fn a_pair_that_was_interrupted_goes_on_with_whole_rounds() {
+        let [mut a, mut b] = runs();
+        (a.outcomes, b.outcomes) = (vec![good(1); 6], vec![good(1); 5]);
+        b.failed = vec!["the gateway died".to_owned()];
+        let (mut first, mut noted) = (None, 0);
+        let execute = async |_, round| {
+            first.get_or_insert(round);
+            Ok(good(1))
+        };
+        let note = |round: Round<'_>| noted += i32::from(matches!(round, Round::Done([[_, _], [_, _]])));
+        let [a, b] = now(alternate([a, b], Rounds::of(6, None, 6), execute, note));
+        assert_eq!((a.outcomes.len(), b.outcomes.len(), first, noted), (12, 12, Some(3), 4));
     }
 
     #[test]

@@ -175,6 +175,6 @@ per message divide by that number. Latency begins when a message was <em>due</em
 gateway that stalls cannot hide the messages that it kept from being sent. Warm-up is not part of any figure, and neither is \
 connecting, which has figures of its own.</p>\
 <p>Each value is the median over repetitions that were run in turns with those of the other experiments, so that a slow minute \
-of the machine touches all alike. Its interval is a percentile bootstrap of 95 %. Repetitions in which the generator itself set \
-the pace are left out and named above. Only rows of equal semantics should be compared: QoS 1, a Confirmable message, an awaited \
+of the machine touches all alike. Its interval of 95 % is one of order statistics, wider than these for fewer than six \
+repetitions. Repetitions in which the generator itself set the pace are left out and named above. Only rows of equal semantics should be compared: QoS 1, a Confirmable message, an awaited \
 2xx and the result of an IQ.</p></section>\n";

@@ -179,6 +179,7 @@ pub(crate) fn word(verdict: Verdict) -> &'static str {
         Verdict::Holds => "holds",
         Verdict::DoesNotHold => "does not hold",
         Verdict::CannotBeTested => "cannot be tested here",
+        Verdict::Inconclusive => "inconclusive",
     }
 }
 
@@ -188,6 +189,7 @@ pub(crate) fn mark(verdict: Verdict) -> &'static str {
         Verdict::Holds => "✓",
         Verdict::DoesNotHold => "✗",
         Verdict::CannotBeTested => "–",
+        Verdict::Inconclusive => "?",
     }
 }
 
@@ -210,8 +212,12 @@ fn own_numbers(claim: &ClaimResult) -> String {
 /// How many hold.
 pub(crate) fn conclusion(result: &PaperResult) -> String {
     let count = |verdict| result.claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let inconclusive = match count(Verdict::Inconclusive) {
+        0 => String::new(),
+        count => format!(", {count} are inconclusive"),
+    };
     format!(
-        "{} claims: {} hold, {} do not, {} cannot be tested here.\n",
+        "{} claims: {} hold, {} do not, {} cannot be tested here{inconclusive}.\n",
         result.claims.len(),
         count(Verdict::Holds),
         count(Verdict::DoesNotHold),

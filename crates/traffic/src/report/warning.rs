@@ -38,7 +38,7 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
     for summary in summaries {
         let of_run = |text| Warning { run: Some(summary.label.clone()), text };
         all.extend(
-            [problem(summary), limited(summary), behind(summary), errors(summary), wide(summary)]
+            [problem(summary), limited(summary), behind(summary), errors(summary), wide(summary), unseeded(summary)]
                 .into_iter()
                 .flatten()
                 .map(of_run),
@@ -108,6 +108,13 @@ fn errors(summary: &Summary<'_>) -> Option<String> {
         let first = first.map(|text| format!("; the first: {text}")).unwrap_or_default();
         format!("{failed} operations failed and {broken} connections broke{first}")
     })
+}
+
+/// Frames that the kernel chose to lose: the same seed does not lose them again.
+fn unseeded(summary: &Summary<'_>) -> Option<String> {
+    let kernel = summary.used.iter().find(|outcome| outcome.loss_seed.is_none())?;
+    let by = kernel.loss_by.as_deref()?;
+    Some(format!("{by} chose the frames that were lost, not --seed; --link seeded,… loses the same again"))
 }
 
 /// One warning for all runs: where others are busy, they are so all the time.
@@ -191,6 +198,13 @@ mod tests {
             all,
             ["others on this machine used up to 70 % of a core meanwhile, most in c; 2 of 3 were disturbed"]
         );
+    }
+
+    #[test]
+    fn frames_that_the_kernel_chose_are_named() {
+        let by = |seed| Outcome { loss_by: Some("nftables".to_owned()), loss_seed: seed, ..good() };
+        assert!(said(vec![by(None); 5], "high").contains("nftables chose the frames that were lost, not --seed"));
+        assert_eq!(said(vec![by(Some(1)); 5], "high"), "");
     }
 
     #[test]

@@ -253,7 +253,7 @@ fn key_name(kind: KeyKind) -> &'static str {
 }
 
 /// The bytes of an even number of hexadecimal digits.
-fn unhex(digits: &str) -> Option<Zeroizing<Vec<u8>>> {
+pub(super) fn unhex(digits: &str) -> Option<Zeroizing<Vec<u8>>> {
     let pairs = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok());
     let bytes = pairs.collect::<Option<Vec<u8>>>().filter(|bytes| !bytes.is_empty())?;
     Some(Zeroizing::new(bytes))

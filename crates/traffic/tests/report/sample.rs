@@ -137,6 +137,7 @@ pub(crate) fn report(command: &str, runs: Vec<Run>) -> Report {
         command: command.to_owned(),
         began_unix_s: 1_790_000_000,
         environment,
+        resumed_unix_s: Vec::new(),
         gateway_environment: None,
         runs,
         paper: None,

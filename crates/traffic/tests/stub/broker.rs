@@ -12,6 +12,9 @@ const CONNECT: u8 = 1;
 const PUBLISH: u8 = 3;
 const SUBSCRIBE: u8 = 8;
 const PINGREQ: u8 = 12;
+/// The first byte of a PUBLISH at QoS 0, and with the flag of a retained message (MQTT §3.3.1).
+const TRANSIENT: u8 = 0x30;
+const RETAINED: u8 = 0x31;
 
 /// The fault of a broker.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,8 +27,14 @@ pub(crate) enum Fault {
     Doubles(u64),
     /// Every n-th message is forwarded after the next one.
     Swaps(u64),
+    /// The last byte of every n-th message is another one.
+    Alters(u64),
+    /// The last byte of every n-th message is missing.
+    Cuts(u64),
     /// Each message takes so long, and those behind it wait.
     Takes(Duration),
+    /// Each CONNECT is answered so late.
+    Greets(Duration),
     /// Nothing is done from then on, counted from the first message, for so long.
     Stalls(Duration, Duration),
     /// Every connection is closed so long after the first was accepted, and no other is accepted.
@@ -44,6 +53,8 @@ struct State {
     /// Subscribers by topic.
     subscribers: HashMap<Vec<u8>, Vec<TcpStream>>,
     messages: u64,
+    /// Retained messages by topic.
+    retained: HashMap<Vec<u8>, Vec<u8>>,
     first_message: Option<Instant>,
     /// A message that waits for the next one.
     swapped: Option<(Vec<u8>, Vec<u8>)>,
@@ -59,8 +70,9 @@ impl Broker {
 }
 
 fn accept(listener: &TcpListener, fault: Fault) {
-    let (subscribers, swapped) = (HashMap::new(), None);
-    let state = Arc::new(Mutex::new(State { fault, subscribers, messages: 0, first_message: None, swapped }));
+    let (subscribers, retained) = (HashMap::new(), HashMap::new());
+    let (first_message, swapped) = (None, None);
+    let state = Arc::new(Mutex::new(State { fault, subscribers, messages: 0, retained, first_message, swapped }));
     let all: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
     let is_dead = Arc::new(Mutex::new(false));
     for stream in listener.incoming() {
@@ -84,9 +96,10 @@ fn end(fault: Fault, all: &Mutex<Vec<TcpStream>>, is_dead: &Mutex<bool>) {
     let (after, closed) = match fault {
         Fault::Dies(after) => (after, usize::MAX),
         Fault::ClosesOne(after) => (after, 1),
-        Fault::None | Fault::Drops(_) | Fault::Doubles(_) | Fault::Swaps(_) | Fault::Takes(_) | Fault::Stalls(..) => {
+        Fault::None | Fault::Drops(_) | Fault::Doubles(_) | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => {
             return;
         }
+        Fault::Takes(_) | Fault::Greets(_) | Fault::Stalls(..) => return,
     };
     thread::sleep(after);
     *lock(is_dead) = closed == usize::MAX;
@@ -103,16 +116,28 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 fn serve(mut stream: TcpStream, state: &Mutex<State>) {
     while let Ok((first, body)) = packet(&mut stream) {
         let done = match first >> 4 {
-            CONNECT => stream.write_all(&[0x20, 2, 0, 0]),
+            CONNECT => {
+                let fault = lock(state).fault;
+                if let Fault::Greets(late) = fault {
+                    thread::sleep(late);
+                }
+                stream.write_all(&[0x20, 2, 0, 0])
+            }
             SUBSCRIBE => {
                 let (id, topic) = (body[..2].to_vec(), text(&body[2..]).0.to_vec());
-                lock(state).subscribers.entry(topic).or_default().push(stream.try_clone().unwrap());
-                stream.write_all(&[&[0x90, 3], &id[..], &[0]].concat())
+                let mut state = lock(state);
+                let retained = state.retained.get(&topic).cloned();
+                let retained = retained.map(|payload| message(RETAINED, &topic, &state.altered(&payload)));
+                state.subscribers.entry(topic).or_default().push(stream.try_clone().unwrap());
+                stream.write_all(&[&[0x90, 3], &id[..], &[0], &retained.unwrap_or_default()].concat())
             }
             PUBLISH => {
                 let (topic, rest) = text(&body);
                 let qos = first >> 1 & 3;
                 let (id, payload) = rest.split_at(if qos > 0 { 2 } else { 0 });
+                if first & RETAINED == RETAINED {
+                    lock(state).retained.insert(topic.to_vec(), payload.to_vec());
+                }
                 lock(state).forward(topic, payload);
                 if qos > 0 { stream.write_all(&[&[0x40, 2], id].concat()) } else { Ok(()) }
             }
@@ -130,7 +155,6 @@ impl State {
     fn forward(&mut self, topic: &[u8], payload: &[u8]) {
         let since = self.first_message.get_or_insert_with(Instant::now).elapsed();
         let number = self.messages;
-        self.messages += 1;
         let is_nth = |n: u64| number % n == n - 1;
         let times = match self.fault {
             Fault::Drops(n) => u8::from(!is_nth(n)),
@@ -148,9 +172,12 @@ impl State {
                 thread::sleep(if is_stalled { (from + long).saturating_sub(since) } else { Duration::ZERO });
                 1
             }
-            Fault::None | Fault::Swaps(_) | Fault::Dies(_) | Fault::ClosesOne(_) => 1,
+            Fault::None | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => 1,
+            Fault::Greets(_) | Fault::Dies(_) | Fault::ClosesOne(_) => 1,
         };
-        (0..times).for_each(|_| self.send(topic, payload));
+        let payload = self.altered(payload);
+        self.messages += 1;
+        (0..times).for_each(|_| self.send(topic, &payload));
         if times > 0
             && let Some((topic, payload)) = self.swapped.take()
         {
@@ -158,16 +185,33 @@ impl State {
         }
     }
 
+    /// A payload as it is forwarded.
+    fn altered(&self, payload: &[u8]) -> Vec<u8> {
+        let mut payload = payload.to_vec();
+        match (self.fault, payload.last_mut()) {
+            (Fault::Alters(n), Some(last)) if self.messages % n == n - 1 => *last ^= 1,
+            (Fault::Cuts(n), Some(_)) if self.messages % n == n - 1 => drop(payload.pop()),
+            _ => {}
+        }
+        payload
+    }
+
     fn send(&mut self, topic: &[u8], payload: &[u8]) {
-        let mut message = vec![0x30];
-        length(2 + topic.len() + payload.len(), &mut message);
-        message.extend(u16::try_from(topic.len()).unwrap().to_be_bytes());
-        message.extend(topic);
-        message.extend(payload);
+        let message = message(TRANSIENT, topic, payload);
         for subscriber in self.subscribers.get_mut(topic).into_iter().flatten() {
             let _ = subscriber.write_all(&message);
         }
     }
+}
+
+/// A PUBLISH at QoS 0.
+fn message(first: u8, topic: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut message = vec![first];
+    length(2 + topic.len() + payload.len(), &mut message);
+    message.extend(u16::try_from(topic.len()).unwrap().to_be_bytes());
+    message.extend(topic);
+    message.extend(payload);
+    message
 }
 
 /// First byte and body of a packet.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use broker::{Broker, Fault};
 use fogmux_traffic::conductor::{Conductor, Peer, Target};
-use fogmux_traffic::experiment::{Operation, Qos};
+use fogmux_traffic::experiment::{Arrivals, Clock, Operation, Qos, Visit};
 use fogmux_traffic::outcome::Run;
 use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::{self, warning};
@@ -30,7 +30,7 @@ fn of_process(fault: Fault, experiment: &Experiment, pids: Vec<u32>) -> Result<O
     let peer = Peer { name: "stub".to_owned(), access, reader_access: None, pids };
     let mut conductor = Conductor::new(Target::Peer(Box::new(peer)), None);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
-    runtime.block_on(conductor.repeat(experiment)).map_err(|error| error.to_string())
+    runtime.block_on(conductor.repeat(experiment, 0)).map_err(|error| error.to_string())
 }
 
 fn experiment() -> Experiment {
@@ -106,10 +106,78 @@ fn faults_are_counted_to_the_message() {
 }
 
 #[test]
+fn payloads_are_compared_from_the_first_byte_to_the_last() {
+    for (fault, payload_bytes) in [(Fault::Alters(100), 64), (Fault::Cuts(100), 64), (Fault::Alters(100), 3)] {
+        let counted = Experiment { count: Some(1_000), payload_bytes, window: 1, drain_seconds: 0.3, ..experiment() };
+        let outcome = measured(fault, &counted).unwrap();
+        assert_eq!((outcome.expected, outcome.errors), (1_000, 10), "{fault:?}, {payload_bytes} bytes");
+        assert_eq!(outcome.delivered, 990, "{fault:?}, {payload_bytes} bytes");
+        assert_eq!(outcome.first_error.as_deref(), Some("a payload that differs from the one that was sent"));
+        let (_, warnings) = warned(&counted, outcome);
+        assert!(warnings.contains("50 operations failed"), "{warnings}");
+    }
+}
+
+#[test]
+fn an_answer_with_another_value_of_the_same_length_is_an_error() {
+    let asked = Experiment { operation: Operation::Get, count: Some(100), retain: true, window: 1, ..experiment() };
+    assert_eq!(measured(Fault::None, &asked).map(|outcome| (outcome.acknowledged, outcome.errors)), Ok((100, 0)));
+    let outcome = measured(Fault::Alters(1), &asked).unwrap();
+    assert_eq!((outcome.sent, outcome.acknowledged, outcome.errors), (100, 0, 100));
+    let visits = Experiment { operation: Operation::Connect, messages: 1, visit: Visit::Get, count: Some(5), ..asked };
+    assert_eq!(measured(Fault::None, &visits).map(|outcome| (outcome.acknowledged, outcome.errors)), Ok((5, 0)));
+    let outcome = measured(Fault::Alters(1), &visits).unwrap();
+    assert_eq!((outcome.sent, outcome.acknowledged, outcome.errors), (5, 0, 5));
+}
+
+#[test]
 fn a_delay_is_in_the_latency() {
     let experiment = Experiment { count: Some(10), window: 1, ..experiment() };
     let outcome = measured(Fault::Takes(Duration::from_millis(20)), &experiment).unwrap();
     assert!(outcome.delivery.min_us().is_some_and(|least| least >= 20_000.0), "{:?}", outcome.delivery.min_us());
+}
+
+#[test]
+fn a_gap_is_a_pause_after_each_answer_and_no_schedule() {
+    let slow = Fault::Takes(Duration::from_millis(20));
+    let experiment = Experiment { count: Some(10), gap_seconds: Some(0.01), ..experiment() };
+    let outcome = measured(slow, &experiment).unwrap();
+    assert_eq!((outcome.delivered, outcome.offered), (10, None));
+    // Ten answers and the nine pauses between them; by a schedule it would be the answers alone.
+    assert!(outcome.seconds >= 0.29, "{} s", outcome.seconds);
+    // Nothing waits in a window of a hundred.
+    assert!(outcome.delivery.min_us().is_some_and(|least| least >= 20_000.0));
+    assert!(outcome.delivery.percentile_us(50.0).is_some_and(|median| median < 60_000.0), "{:?}", outcome.delivery);
+}
+
+#[test]
+fn bursts_wait_for_one_another_and_even_arrivals_do_not() {
+    let takes = Fault::Takes(Duration::from_millis(2));
+    let longest = |arrivals| {
+        let experiment = Experiment { rate: Some(100.0), count: Some(100), arrivals, ..experiment() };
+        let outcome = measured(takes, &experiment).unwrap();
+        assert_eq!((outcome.offered, outcome.delivered), (Some(100), 100), "{arrivals}");
+        outcome.delivery.percentile_us(90.0).unwrap()
+    };
+    // The last of twenty waits for nineteen others, two milliseconds each.
+    let (burst, even) = (longest(Arrivals::Burst(20)), longest(Arrivals::Even));
+    assert!(burst >= 34_000.0 && burst > 1.5 * even, "{burst} and {even} µs");
+    // Of a hundred Poisson arrivals some come together.
+    assert!(longest(Arrivals::Poisson) >= 2_000.0);
+}
+
+#[test]
+fn a_clock_that_counts_from_connecting_has_connecting_in_its_latencies() {
+    let late = Duration::from_millis(300);
+    let experiment = Experiment { rate: Some(100.0), count: Some(10), clock: Clock::Connecting, ..experiment() };
+    let outcome = measured(Fault::Greets(late), &experiment).unwrap();
+    assert_eq!((outcome.offered, outcome.delivered), (Some(10), 10));
+    // Subscriber and publisher connect one after the other; the first message was due when they began.
+    assert!(outcome.delivery.max_us().is_some_and(|longest| longest >= 600_000.0), "{:?}", outcome.delivery.max_us());
+    assert!(outcome.seconds >= 0.6, "{} s", outcome.seconds);
+    // The generator was not late: it had no connection.
+    let late = outcome.limited_by_generator.as_deref().filter(|why| why.contains(" ms or more"));
+    assert!(late.is_none_or(|why| seconds_before(why, " ms or more") < 300.0), "{late:?}");
 }
 
 /// The number before this word.

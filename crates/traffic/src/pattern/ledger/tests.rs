@@ -1,15 +1,22 @@
 //! Tests of the ledger.
 
 use super::*;
+use crate::experiment::Experiment;
+
+/// Messages of so many bytes.
+fn content(payload_bytes: usize) -> (Content, Vec<u8>) {
+    let experiment = Experiment { payload_bytes, ..Experiment::default() };
+    (Content::of(&experiment), stamp::filler(payload_bytes, experiment.seed))
+}
 
 fn stamped(lane: u32, number: u32) -> Vec<u8> {
-    let mut payload = vec![b'x'; 10];
+    let (_, mut payload) = content(10);
     stamp::write(&mut payload, lane, number);
     payload
 }
 
 fn sent(conflates: bool) -> Ledger {
-    let mut ledger = Ledger::new(2);
+    let mut ledger = Ledger::new(2, content(10).0);
     ledger.add_reader(&[0, 1], true, conflates);
     ledger.begin(1_000);
     for number in 0..6 {
@@ -66,20 +73,21 @@ fn what_was_sent_before_the_measurement_does_not_count() {
 
 #[test]
 fn short_payloads_are_matched_in_order() {
-    let mut ledger = Ledger::new(1);
+    let (content, payload) = content(1);
+    let mut ledger = Ledger::new(1, content);
     ledger.add_reader(&[0], false, false);
     ledger.begin(0);
     ledger.send(0, 0);
     ledger.send(0, 10);
-    assert!(ledger.arrived(0, b"x", 20));
-    assert!(ledger.arrived(0, b"x", 20));
-    assert!(!ledger.arrived(0, b"x", 20));
+    assert!(ledger.arrived(0, &payload, 20));
+    assert!(ledger.arrived(0, &payload, 20));
+    assert!(!ledger.arrived(0, &payload, 20));
     assert_eq!(ledger.finish().delivered, 2);
 }
 
 #[test]
 fn a_loop_of_requests_leaves_nothing_behind() {
-    let mut ledger = Ledger::new(1);
+    let mut ledger = Ledger::new(1, content(10).0);
     ledger.begin(0);
     for round in 1..=1_000 {
         let (first, second) = (ledger.send(0, 10 * round), ledger.send(0, 10 * round + 1));
@@ -99,4 +107,16 @@ fn what_nobody_sent_is_not_ours() {
     assert!(!ledger.arrived(0, b"something else", 1));
     assert!(!ledger.arrived(0, &stamped(0, 6), 1));
     assert!(!ledger.arrived(0, &stamped(7, 0), 1));
+}
+
+#[test]
+fn another_payload_is_an_error_and_is_not_delivered() {
+    let mut ledger = sent(false);
+    let mut altered = stamped(0, 0);
+    altered[9] ^= 1;
+    assert!(ledger.arrived(0, &altered, 5_000));
+    assert!(ledger.arrived(0, &stamped(0, 1)[..9], 5_000));
+    assert!(ledger.arrived(0, &stamped(0, 0), 5_000), "the right one may still come");
+    let outcome = ledger.finish();
+    assert_eq!((outcome.delivered, outcome.errors, outcome.duplicates), (1, 2, 0));
 }

@@ -13,6 +13,7 @@ fn of_runs(runs: Vec<Run>) -> Report {
         command: String::new(),
         began_unix_s: 0,
         environment: Environment::default(),
+        resumed_unix_s: Vec::new(),
         gateway_environment: None,
         runs,
         paper: None,

@@ -53,7 +53,7 @@ fn class(claim: &ClaimResult) -> &'static str {
     match claim.verdict {
         Verdict::Holds => "good",
         Verdict::DoesNotHold => "bad",
-        Verdict::CannotBeTested => "untested",
+        Verdict::CannotBeTested | Verdict::Inconclusive => "untested",
     }
 }
 

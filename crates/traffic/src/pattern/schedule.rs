@@ -1,0 +1,164 @@
+//! The times at which the operations of one publisher are due, whatever became of those before.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::experiment::{Arrivals, Experiment};
+
+/// A schedule, in nanoseconds since the first operation of all publishers was due.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    interval_ns: f64,
+    offset_ns: f64,
+    /// Operations that are due at once.
+    burst: u64,
+    /// Times that chance decides, where it does.
+    drawn: Option<Rc<RefCell<Drawn>>>,
+}
+
+/// Times of a Poisson process, drawn as far as they are needed.
+#[derive(Debug)]
+struct Drawn {
+    state: u64,
+    last_ns: f64,
+    times_ns: Vec<u64>,
+}
+
+impl Schedule {
+    /// Publisher `number` of an experiment with this rate: together, publishers send one after the other.
+    pub(crate) fn new(experiment: &Experiment, rate: f64, number: u32) -> Self {
+        let publishers = f64::from(experiment.publishers.max(1));
+        let interval_ns = 1e9 / rate * publishers;
+        let offset_ns = interval_ns * f64::from(number) / publishers;
+        let (burst, drawn) = match experiment.arrivals {
+            Arrivals::Even => (1, None),
+            Arrivals::Burst(size) => (u64::from(size.max(1)), None),
+            Arrivals::Poisson => (1, Some(Rc::new(RefCell::new(Drawn::new(experiment.seed, number))))),
+        };
+        Self { interval_ns, offset_ns, burst, drawn }
+    }
+
+    /// How many are due before that time.
+    pub(crate) fn due_before(&self, elapsed_ns: u64) -> u64 {
+        if let Some(drawn) = &self.drawn {
+            return drawn.borrow_mut().due_before(elapsed_ns, self.interval_ns);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "2^53 nanoseconds are 104 days")]
+        let intervals = (elapsed_ns as f64 - self.offset_ns) / self.interval_ns;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 0, and below 2^53")]
+        let mut due = (intervals.ceil().max(0.0) as u64).next_multiple_of(self.burst);
+        // The division rounds; only what `at` says counts.
+        while self.at(due) < elapsed_ns {
+            due += self.burst;
+        }
+        while due > 0 && self.at(due - 1) >= elapsed_ns {
+            due -= self.burst.min(due);
+        }
+        due
+    }
+
+    /// When the operation at this place is due.
+    pub(crate) fn at(&self, place: u64) -> u64 {
+        if let Some(drawn) = &self.drawn {
+            return drawn.borrow_mut().at(place, self.interval_ns);
+        }
+        let first_of_burst = place - place % self.burst;
+        #[expect(clippy::cast_precision_loss, reason = "2^53 operations are more than a run has")]
+        let due = self.offset_ns + self.interval_ns * first_of_burst as f64;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and below 2^53")]
+        let due = due as u64;
+        due
+    }
+}
+
+impl Drawn {
+    /// Each publisher has times of its own, the same for the same seed.
+    fn new(seed: u64, number: u32) -> Self {
+        let state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(u64::from(number)) | 1;
+        let mut drawn = Self { state, last_ns: 0.0, times_ns: Vec::new() };
+        // The first values of similar seeds are similar.
+        for _ in 0..8 {
+            drawn.share();
+        }
+        drawn
+    }
+
+    fn due_before(&mut self, elapsed_ns: u64, mean_ns: f64) -> u64 {
+        while self.times_ns.last().is_none_or(|last| *last < elapsed_ns) {
+            self.draw(mean_ns);
+        }
+        u64::try_from(self.times_ns.partition_point(|time| *time < elapsed_ns)).unwrap_or(u64::MAX)
+    }
+
+    fn at(&mut self, place: u64, mean_ns: f64) -> u64 {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        while self.times_ns.len() <= place {
+            self.draw(mean_ns);
+        }
+        self.times_ns.get(place).copied().unwrap_or(u64::MAX)
+    }
+
+    /// One more, an exponentially distributed time after the last.
+    fn draw(&mut self, mean_ns: f64) {
+        self.last_ns -= mean_ns * self.share().ln();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and below 2^53")]
+        self.times_ns.push(self.last_ns as u64);
+    }
+
+    /// Above 0, up to 1: xorshift64* (Vigna 2016).
+    fn share(&mut self) -> f64 {
+        self.state ^= self.state >> 12;
+        self.state ^= self.state << 25;
+        self.state ^= self.state >> 27;
+        let bits = u32::try_from(self.state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32).unwrap_or(0);
+        (f64::from(bits) + 1.0) / (f64::from(u32::MAX) + 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn schedule(rate: f64, number: u32, publishers: u32, arrivals: Arrivals) -> Schedule {
+        Schedule::new(&Experiment { publishers, arrivals, ..Experiment::default() }, rate, number)
+    }
+
+    #[test]
+    fn a_schedule_has_as_many_as_its_rate_says() {
+        for (rate, due) in [(1_000.0, 5_000), (300.0, 1_500), (7.0, 35), (0.1, 1), (999_999.0, 4_999_995)] {
+            assert_eq!(schedule(rate, 0, 1, Arrivals::Even).due_before(5 * SECOND), due, "{rate}");
+            let each = (0..4).map(|number| schedule(rate, number, 4, Arrivals::Even).due_before(5 * SECOND));
+            assert_eq!(each.sum::<u64>(), due, "{rate} by four");
+        }
+        assert_eq!(schedule(10.0, 0, 1, Arrivals::Even).due_before(0), 0);
+    }
+
+    #[test]
+    fn bursts_come_together_and_keep_the_rate() {
+        let bursts = schedule(1_000.0, 0, 1, Arrivals::Burst(10));
+        assert_eq!([0, 9, 10, 19, 20].map(|place| bursts.at(place)), [0, 0, 10_000_000, 10_000_000, 20_000_000]);
+        assert_eq!([0, 1, 10_000_000, 10_000_001].map(|time| bursts.due_before(time)), [0, 10, 10, 20]);
+        assert_eq!(bursts.due_before(5 * SECOND), 5_000);
+    }
+
+    #[test]
+    fn times_between_poisson_arrivals_are_exponential_and_those_of_the_seed() {
+        let drawn = schedule(1_000.0, 0, 1, Arrivals::Poisson);
+        let times: Vec<u64> = (0..20_000).map(|place| drawn.at(place)).collect();
+        assert!(times.is_sorted());
+        let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        // Both are a millisecond; of 20 000 they are right to five times a hundred-and-fortieth.
+        assert!((mean - 1.0).abs() < 0.035 && (deviation - 1.0).abs() < 0.07, "{mean} ± {deviation} ms");
+        let longer = gaps.iter().filter(|gap| **gap > 1.0).count() as f64 / gaps.len() as f64;
+        assert!((longer - (-1.0f64).exp()).abs() < 0.02, "{longer} of them are longer than the mean");
+        // Looked at in another order they are the same, and those of another publisher are not.
+        let again = schedule(1_000.0, 0, 1, Arrivals::Poisson);
+        let (before, places) = (again.due_before(times[777]), 777);
+        assert_eq!((before, again.at(3)), (places, times[3]));
+        assert_ne!(schedule(1_000.0, 1, 1, Arrivals::Poisson).at(0), times[0]);
+    }
+}
