@@ -1,5 +1,7 @@
 //! The records of sessions that outlive their connection (ADR 0042), beside retained messages in the same journal.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use fogmux_bus::{
     Completion,
@@ -12,11 +14,12 @@ use crate::{batch::Batch, kind::Kind, store::JournalStore};
 struct OfSessions {
     store: JournalStore,
     batch: Batch,
+    principal: Option<Arc<str>>,
 }
 
 impl SessionStore for JournalStore {
     fn batch(&self) -> Box<dyn Changes> {
-        Box::new(OfSessions { store: self.clone(), batch: Self::batch(self) })
+        Box::new(OfSessions { store: self.clone(), batch: Self::batch(self), principal: None })
     }
 
     fn load(&self, visit: &mut dyn FnMut(RecordId, Option<(u8, Bytes)>)) {
@@ -38,9 +41,16 @@ impl Changes for OfSessions {
         }
     }
 
+    fn charge(&mut self, principal: &Arc<str>) {
+        self.principal.get_or_insert_with(|| Arc::clone(principal));
+    }
+
     fn append(self: Box<Self>) -> Completion {
-        let Self { store, batch } = *self;
-        store.commit(batch)
+        let Self { store, batch, principal } = *self;
+        match principal {
+            Some(principal) => store.commit_for(&principal, batch),
+            None => store.commit(batch),
+        }
     }
 }
 

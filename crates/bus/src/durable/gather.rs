@@ -46,6 +46,7 @@ impl Gather {
         manner: Manner,
     ) -> Option<StoredDelivery> {
         let gathering = self.begin(store);
+        gathering.with(|batch| batch.charge(log.principal()));
         let parcel = Parcel::new(gathering, StoredMessage::of(message, expires_unix_ms(message)))?;
         let delivery = log.deliver(&parcel, manner, gathering);
         self.parcels.borrow_mut().push(parcel);
@@ -66,6 +67,7 @@ impl Publication<'_> {
         let gathering = gather.begin(store);
         if self.parcel.get().is_none() {
             let message = delivery.share(self);
+            gathering.with(|batch| batch.charge(&self.publisher.principal));
             let parcel = Parcel::new(gathering, StoredMessage::of(message, expires_unix_ms(message)))?;
             gather.parcels.borrow_mut().push(Arc::clone(&parcel));
             self.note_stored();

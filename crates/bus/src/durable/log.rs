@@ -87,6 +87,7 @@ impl SessionLog {
             unsent: Sequence::default(),
             away_since_unix_ms: None,
         };
+        batch.charge(&record.principal);
         let first = batch.put(&Record::Session(record.clone()));
         let SessionRecord { key, principal, .. } = record;
         Self {
@@ -112,9 +113,15 @@ impl SessionLog {
             unsent,
             away_since_unix_ms,
         };
+        batch.charge(&self.principal);
         let newest = batch.put(&Record::Session(record));
         batch.forget(self.newest);
         self.newest = newest;
+    }
+
+    /// The principal that it belongs to.
+    pub(super) const fn principal(&self) -> &Arc<str> {
+        &self.principal
     }
 
     /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
@@ -150,6 +157,7 @@ impl SessionLog {
 
     /// Adds a subscription, or replaces it ([MQTT-3.8.4-3]).
     pub fn subscribe(&mut self, subscription: &Subscription, wanted: Wanted, batch: &mut dyn Batch) {
+        batch.charge(&self.principal);
         let id = batch.put(&Record::Subscription(self.first, subscription.clone(), wanted));
         if let Some(before) = self.subscriptions.insert(subscription.clone(), id) {
             batch.forget(before);
@@ -182,6 +190,7 @@ impl SessionLog {
     /// PUBREC has come for a delivery. PUBREL may be sent when the batch is on the disk.
     pub fn release(&mut self, delivery: StoredDelivery, batch: &mut dyn Batch) {
         let sequence = delivery.sequence;
+        batch.charge(&self.principal);
         let id = batch.put(&Record::Released(self.first, sequence));
         self.released.insert(sequence, id);
         delivery.finish(batch);
@@ -189,6 +198,7 @@ impl SessionLog {
 
     /// Puts again that a delivery was released, because a batch with that has failed.
     pub fn release_again(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
+        batch.charge(&self.principal);
         if let Some(released) = self.released.get_mut(&sequence) {
             let before = std::mem::replace(released, batch.put(&Record::Released(self.first, sequence)));
             batch.forget(before);
@@ -213,6 +223,7 @@ impl SessionLog {
 
     /// A message of QoS 2 came in with this identifier. To be in one batch with its deliveries.
     pub fn receive(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
+        batch.charge(&self.principal);
         let id = batch.put(&Record::Received(self.first, packet_id));
         if let Some(before) = self.received.insert(packet_id, id) {
             batch.forget(before);
@@ -229,6 +240,7 @@ impl SessionLog {
 
     /// Keeps the will of the connection, with its delay in seconds.
     pub fn set_will(&mut self, delay_s: u32, will: StoredMessage, batch: &mut dyn Batch) -> RecordId {
+        batch.charge(&self.principal);
         let id = batch.put(&Record::Will(self.first, delay_s, will));
         if let Some(before) = self.will.replace(id) {
             batch.forget(before);

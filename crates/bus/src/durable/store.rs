@@ -35,6 +35,8 @@ pub trait Batch: Send {
     /// Forgets a record. One that is not there is none to forget. A record that is put and forgotten before it was
     /// written is never written.
     fn forget(&mut self, id: RecordId);
+    /// Has the batch count for a principal, whose share of what may wait for the disk it takes. The first call counts.
+    fn charge(&mut self, _principal: &Arc<str>) {}
     /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
     /// [`Completion::Ready`] if there is nothing to write.
     fn append(self: Box<Self>) -> Completion;

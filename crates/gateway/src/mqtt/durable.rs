@@ -65,6 +65,10 @@ impl Batch for Changes {
         self.batch.forget(id);
     }
 
+    fn charge(&mut self, principal: &Arc<str>) {
+        self.batch.charge(principal);
+    }
+
     fn append(self: Box<Self>) -> Completion {
         self.batch.append()
     }

@@ -1,6 +1,9 @@
 //! A disk that does not answer, or is nearly full, under writes of several principals: each of them bears what it does
 //! itself, and the memory of pending writes is bounded.
 
+use fogmux_bus::SessionKey;
+use fogmux_bus::durable::{SessionLog, SessionStore};
+
 use super::*;
 
 /// Bytes that may wait in these tests.
@@ -52,6 +55,30 @@ fn a_principal_that_fills_the_queue_leaves_others_theirs() {
     assert!(waiting.iter().chain([&record]).all(wait));
     store.close().unwrap();
     assert_eq!(store.0.shared.ledger().queue.used(), 0);
+}
+
+/// Sessions of a principal that come and go, as one whose clients do nothing else.
+#[test]
+fn sessions_that_fill_the_queue_leave_those_of_others_their_share() {
+    let medium = Arc::new(Medium::default());
+    let store = open(&medium);
+    let held = medium.platters();
+    let begin = |who: &str, n: usize| {
+        let mut batch = SessionStore::batch(&store);
+        let key = SessionKey(format!("{who}-{n}").into());
+        let log = SessionLog::begin(key, who.into(), None, batch.as_mut());
+        (log, batch.append())
+    };
+    let mut taken = 0;
+    while is_taken(&begin("flood", taken).1) {
+        taken += 1;
+        assert!(taken < QUEUE / 50, "no bound");
+    }
+    let waiting: Vec<_> = (0..50).map(|n| begin("ada", n).1).collect();
+    assert!(waiting.iter().all(is_taken), "others are refused");
+    assert!(!is_taken(&begin("flood", taken).1));
+    drop(held);
+    assert!(waiting.iter().all(wait));
 }
 
 /// The disk fails after some of what one principal has waiting: what another one has is on it by then.
