@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn an_arena_gives_back_what_no_batch_used_since() {
         let mut staging = Staging::default();
-        let mut batch = |staging: &mut Staging, picks: u32| {
+        let batch = |staging: &mut Staging, picks: u32| {
             (0..picks).for_each(|n| staging.stage(SlotId(n), Pick { publication: 0, entry: n }));
             let mut visited = 0;
             staging.drain(|_, picks| visited += picks.count());
