@@ -11,7 +11,6 @@ use bytes::Bytes;
 use crate::{
     Timestamp,
     door::Door,
-    durable::Parcel,
     id::SlotId,
     meaning::Meaning,
     outcome::OutcomeCell,
@@ -227,8 +226,6 @@ pub struct Publication<'a> {
     pub(crate) id: MessageId,
     pub(crate) outcome: OutcomeCell,
     shared: OnceCell<Arc<Message>>,
-    /// Its record in the store of sessions.
-    pub(crate) parcel: OnceCell<Arc<Parcel>>,
 }
 
 impl std::fmt::Debug for Publication<'_> {
@@ -270,7 +267,6 @@ impl<'a> Publication<'a> {
             id: MessageId(0),
             outcome: OutcomeCell::default(),
             shared: OnceCell::new(),
-            parcel: OnceCell::new(),
         }
     }
 
@@ -295,7 +291,6 @@ impl<'a> Publication<'a> {
             id: message.id,
             outcome: OutcomeCell::default(),
             shared,
-            parcel: OnceCell::new(),
         }
     }
 

@@ -359,8 +359,8 @@ impl Worker {
     }
 
     /// Drops outdated cached routes, and with them the last references to subscribers that are gone; some thousand
-    /// destinations at most. Costs nothing while no subscription changes. Gives back memory that no batch has used since
-    /// the last call. To be called every now and then.
+    /// destinations at most. Costs nothing while no subscription changes. Gives back memory that no batch has used
+    /// since the last call. To be called every now and then.
     pub fn sweep_routes(&mut self) {
         self.staging.rest();
         let generation = self.bus.generation();

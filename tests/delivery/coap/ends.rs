@@ -38,7 +38,7 @@ pub(super) fn hog() -> Result<String> {
         last = message.code;
         told += u64::from(last == CONTENT);
     }
-    // What it was not told of is counted as dropped, and as nothing else.
+    // The others are counted as dropped, and as nothing else.
     let dropped = gateway.sum(&["fogmux_bus_dropped_full_total", "fogmux_bus_dropped_gone_total"])?;
     ensure!(told + dropped == TOPICS as u64, "{told} came and {dropped} were dropped, of {TOPICS}");
     drop(hog);

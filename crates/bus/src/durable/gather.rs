@@ -2,6 +2,7 @@
 
 use std::{
     cell::{OnceCell, RefCell},
+    collections::{HashMap, hash_map::Entry},
     sync::Arc,
 };
 
@@ -23,7 +24,15 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Gather {
     begun: OnceCell<Arc<Gathering>>,
-    parcels: RefCell<Vec<Arc<Parcel>>>,
+    parcels: RefCell<Parcels>,
+}
+
+/// The messages of a batch that are put, in this order.
+#[derive(Debug, Default)]
+struct Parcels {
+    parcels: Vec<Arc<Parcel>>,
+    /// Their places, by the address of the message. Not in the publication, which each message would pay for.
+    places: HashMap<*const Message, usize>,
 }
 
 impl Gather {
@@ -34,7 +43,7 @@ impl Gather {
 
     /// Puts what this holds. Ready if it holds nothing.
     pub fn append(&self) -> Completion {
-        self.begun.get().map_or(Completion::Ready, |gathering| gathering.append(self.parcels.take()))
+        self.begun.get().map_or(Completion::Ready, |gathering| gathering.append(self.parcels.take().parcels))
     }
 
     /// Puts a delivery of a message that is delivered to one session only. `None` if it is too late for that.
@@ -49,7 +58,7 @@ impl Gather {
         gathering.with(|batch| batch.charge(log.principal()));
         let parcel = Parcel::new(gathering, StoredMessage::of(message, expires_unix_ms(message)))?;
         let delivery = log.deliver(&parcel, manner, gathering);
-        self.parcels.borrow_mut().push(parcel);
+        self.parcels.borrow_mut().parcels.push(parcel);
         delivery
     }
 }
@@ -65,15 +74,19 @@ impl Publication<'_> {
     ) -> Option<StoredDelivery> {
         let gather = delivery.gather?;
         let gathering = gather.begin(store);
-        if self.parcel.get().is_none() {
-            let message = delivery.share(self);
-            gathering.with(|batch| batch.charge(&self.publisher.principal));
-            let parcel = Parcel::new(gathering, StoredMessage::of(message, expires_unix_ms(message)))?;
-            gather.parcels.borrow_mut().push(Arc::clone(&parcel));
-            self.note_stored();
-            let _ = self.parcel.set(parcel);
-        }
-        log.deliver(self.parcel.get()?, manner, gathering)
+        // Held by the publication, so that no other message has its address.
+        let message = delivery.share(self);
+        let Parcels { parcels, places } = &mut *gather.parcels.borrow_mut();
+        let place = match places.entry(Arc::as_ptr(message)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                gathering.with(|batch| batch.charge(&self.publisher.principal));
+                parcels.push(Parcel::new(gathering, StoredMessage::of(message, expires_unix_ms(message)))?);
+                self.note_stored();
+                *new.insert(parcels.len() - 1)
+            }
+        };
+        log.deliver(parcels.get(place)?, manner, gathering)
     }
 
     /// Notes that something of it is in the store of sessions, so that its acknowledgement waits for that.

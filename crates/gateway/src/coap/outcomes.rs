@@ -1,5 +1,5 @@
-//! The outcomes of deliveries to observers, each in exactly one counter (docs/metrics.md): a delivery counts as sent when
-//! its observer is notified, not when it leaves the mailbox. Until then it waits.
+//! The outcomes of deliveries to observers, each in exactly one counter (docs/metrics.md): a delivery counts as sent
+//! when its observer is notified, not when it leaves the mailbox. Until then it waits.
 
 use fogmux_bus::Counters;
 use fogmux_coap::server::Notified;

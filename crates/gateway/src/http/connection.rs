@@ -223,7 +223,7 @@ where
                     if leaving {
                         return;
                     }
-                    // GOAWAY first, and what crosses it is answered; a client that stays silent is cut at the next look.
+                    // GOAWAY first. Requests that cross it are answered; a silent client is cut at the next look.
                     leaving = true;
                     http.as_mut().graceful_shutdown();
                     deadline.as_mut().reset(Instant::now() + LINGER);

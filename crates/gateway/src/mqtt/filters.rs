@@ -49,7 +49,7 @@ pub(super) struct Filters {
     codes: Option<Vec<u8>>,
     /// Why the first was refused.
     why: Option<String>,
-    /// What the store of sessions is to keep of them.
+    /// The part of them that the store of sessions is to keep.
     kept: Kept,
 }
 

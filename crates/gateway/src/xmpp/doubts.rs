@@ -23,7 +23,7 @@ pub(super) struct Doubts<K, B>(VecDeque<Doubt<K, B>>);
 struct Doubt<K, B> {
     key: K,
     completion: Completion,
-    /// What was there before.
+    /// The state before.
     before: B,
 }
 

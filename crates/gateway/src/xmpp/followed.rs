@@ -72,7 +72,7 @@ impl Followed {
 /// A stored subscription: its bare address and its node or filter.
 pub(super) type Name = (Arc<str>, Arc<str>);
 
-/// What a subscription was before a change.
+/// A subscription as it was before a change.
 #[derive(Debug)]
 pub(super) struct Before {
     pub(super) principal: Arc<str>,

@@ -117,7 +117,7 @@ impl<'a> Play<'a> {
                     self.arrive(at, Some(bend), open, is_shortened);
                 }
                 _ => {
-                    // Masked: the fuzzer learns genuine records of earlier runs from comparisons, and would repeat them.
+                    // Masked: the fuzzer learns genuine records from comparisons, and would repeat them.
                     let mask = (0..=u8::MAX).cycle().map(|at| at.wrapping_mul(31) ^ 0x5a);
                     let bytes: Vec<u8> = self.input.bytes().iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
                     let mut plain = vec![7];

@@ -107,8 +107,8 @@ impl Turns {
         done.ok()
     }
 
-    /// Waits for a turn, or until the stream has passed the one that has it. `None` is never returned: the semaphores are
-    /// not closed.
+    /// Waits for a turn, or until the stream has passed the one that has it. `None` is never returned: the semaphores
+    /// are not closed.
     async fn wait<T>(&self, mut step: Pin<&mut impl Future<Output = T>>) -> Option<Waited<'_, T>> {
         if let Ok(turn) = self.turn.try_acquire() {
             return Some(Waited::Turn(turn));

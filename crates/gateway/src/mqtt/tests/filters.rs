@@ -32,8 +32,8 @@ async fn codes(wire: &mut Wire) -> Vec<u8> {
     .await
 }
 
-/// Waits for `done` while a neighbour sends one PINGREQ after the other. Returns its turns, and by how much the number of
-/// subscriptions changed between two of them at most.
+/// Waits for `done` while a neighbour sends one PINGREQ after the other. Returns its turns, and by how much the number
+/// of subscriptions changed between two of them at most.
 async fn beside<T>(house: &House, neighbour: &mut Wire, done: impl Future<Output = T>) -> (T, usize, usize) {
     let (mut turns, mut most) = (0, 0);
     let mut before = house.ctx.bus().subscriptions();

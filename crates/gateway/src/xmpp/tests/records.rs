@@ -10,7 +10,7 @@ use fogmux_bus::{Completer, Completion, StoreFailed};
 use super::*;
 use crate::xmpp::NodeStore;
 
-/// What becomes of a record.
+/// The fate of a record.
 #[derive(Clone, Debug, Default)]
 enum Mood {
     #[default]
