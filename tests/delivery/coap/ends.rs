@@ -47,7 +47,10 @@ pub(super) fn hog() -> Result<String> {
         if told + dropped + 1 == delivered {
             break;
         }
-        ensure!(Instant::now() < deadline, "{told} came and {dropped} were dropped, of {delivered} with one of another");
+        ensure!(
+            Instant::now() < deadline,
+            "{told} came and {dropped} were dropped, of {delivered} with one of another"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(hog);
