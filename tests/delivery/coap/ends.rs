@@ -38,7 +38,7 @@ pub(super) fn hog() -> Result<String> {
         last = message.code;
         told += u64::from(last == CONTENT);
     }
-    // Deliveries that did not come are counted as dropped, and as nothing else, when what still waited has had its turn.
+    // Deliveries that did not come count as dropped, and as nothing else, when what still waited has had its turn.
     // One was the other observer's. Publications after the end of the observation have no subscriber.
     let deadline = Instant::now() + PATIENCE;
     loop {
