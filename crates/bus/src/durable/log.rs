@@ -37,10 +37,19 @@ impl StoredDelivery {
         self.gathering.as_ref().map_or(Poll::Ready(Ok(())), |gathering| gathering.poll(cx))
     }
 
+    /// The outcome of the batch that puts it, if that is known.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<(), StoreFailed>> {
+        match self.poll_stored(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    }
+
     /// Whether it is known that the store has not taken it, so that its publisher was told of a refusal.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(self.poll_stored(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+        matches!(self.outcome(), Some(Err(_)))
     }
 
     /// Is over: acknowledged by PUBACK, refused by PUBREC, dropped from the queue, expired, or handed on. Its record is

@@ -21,6 +21,28 @@ pub(super) struct Durable {
     log: SessionLog,
     changes: Option<Changes>,
     away: Away,
+    pub(super) looked: Looked,
+}
+
+/// The last look for messages that the store has refused. Commits of sessions have their outcomes in the order of the
+/// messages, so each message is looked at until its outcome is known, and not at each message that comes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Looked {
+    /// The outcome of all below is known.
+    pub(super) known: Sequence,
+    /// Messages whose outcome was not known.
+    pub(super) unknown: usize,
+    /// Messages that came since.
+    pub(super) since: usize,
+    /// Messages that were looked at, ever.
+    pub(super) looks: u64,
+}
+
+impl Looked {
+    /// Whether enough have come for a look at those, too.
+    pub(super) const fn is_worth_it(&self) -> bool {
+        self.since >= self.unknown / 4
+    }
 }
 
 /// Since when its client is away, in milliseconds since 1970.
@@ -105,13 +127,13 @@ impl Durable {
     pub(super) fn begin(store: Arc<dyn SessionStore>, key: SessionKey, principal: Arc<str>, seconds: u32) -> Box<Self> {
         let mut changes = None;
         let log = SessionLog::begin(key, principal, expiry(seconds), begun(&mut changes, &*store));
-        Box::new(Self { store, log, changes, away: Away::Connected })
+        Box::new(Self { store, log, changes, away: Away::Connected, looked: Looked::default() })
     }
 
     /// Goes on with what the store has given back. Its client was away since then, or was connected.
     pub(super) fn restored(store: Arc<dyn SessionStore>, log: SessionLog, since_unix_ms: Option<u64>) -> Box<Self> {
         let away = since_unix_ms.map_or(Away::Connected, Away::Restored);
-        Box::new(Self { store, log, changes: None, away })
+        Box::new(Self { store, log, changes: None, away, looked: Looked::default() })
     }
 
     fn change(&mut self, change: impl FnOnce(&mut SessionLog, &mut dyn Batch)) {
@@ -160,7 +182,7 @@ impl Durable {
 
     /// Ends the session's records with those of its deliveries.
     pub(super) fn end(self, deliveries: Vec<StoredDelivery>) -> Completion {
-        let Self { store, log, mut changes, away: _ } = self;
+        let Self { store, log, mut changes, away: _, looked: _ } = self;
         log.end(deliveries, begun(&mut changes, &*store));
         changes.map_or(Completion::Ready, |changes| changes.batch.append())
     }
@@ -172,6 +194,7 @@ impl Durable {
         delivery: &Delivery<'_>,
         manner: Manner,
     ) -> Option<Box<StoredDelivery>> {
+        self.looked.since += 1;
         publication.store(delivery, &*self.store, &mut self.log, manner).map(Box::new)
     }
 

@@ -163,7 +163,7 @@ impl MqttMailbox {
             self.discard(kept);
             return Delivered::Full(1);
         }
-        if self.durable.is_some() && !self.fits(cost, qos, now) {
+        if self.durable.as_ref().is_some_and(|durable| durable.looked.is_worth_it()) && !self.fits(cost, qos, now) {
             displaced = self.drop_refused();
         }
         while !self.fits(cost, qos, now) {

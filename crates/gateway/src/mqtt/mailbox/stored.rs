@@ -10,7 +10,7 @@ use fogmux_mqtt::{PacketId, Unfinished};
 
 use super::{
     super::{
-        durable::{self, Again, Restamped},
+        durable::{self, Again, Looked, Restamped},
         kept::Kept,
         translate,
     },
@@ -109,21 +109,41 @@ impl MqttMailbox {
     /// Drops what the store has refused from the queue: it must not displace what is there.
     /// Returns how many there were.
     pub(super) fn drop_refused(&mut self) -> u32 {
-        if self.durable.is_none() {
+        let Some(durable) = &mut self.durable else { return 0 };
+        let Looked { known, looks, .. } = durable.looked;
+        // One that is not queued yet has its number already.
+        let newest = self.queue.iter().rev().find_map(|kept| Some(kept.stored.as_ref()?.sequence().next()));
+        let mut looked = Looked { known: newest.unwrap_or(known), unknown: 0, since: 0, looks };
+        let (mut behind, mut is_refused) = (0, false);
+        for kept in self.queue.iter().rev() {
+            looked.looks += 1;
+            if let Some(stored) = &kept.stored {
+                if stored.sequence() < durable.looked.known {
+                    break;
+                }
+                match stored.outcome() {
+                    None => (looked.known, looked.unknown) = (stored.sequence(), looked.unknown + 1),
+                    Some(outcome) => is_refused |= outcome.is_err(),
+                }
+            }
+            behind += 1;
+        }
+        durable.looked = looked;
+        if !is_refused {
             return 0;
         }
-        let before = self.queue.len();
-        let (mut refused, queue_bytes) = (Vec::new(), &mut self.queue_bytes);
-        self.queue.retain_mut(|kept| {
-            if !kept.stored.as_ref().is_some_and(|stored| stored.is_refused()) {
-                return true;
+        let mut refused = Vec::new();
+        for mut kept in self.queue.split_off(self.queue.len() - behind) {
+            if kept.stored.as_ref().is_some_and(|stored| stored.is_refused()) {
+                self.queue_bytes = self.queue_bytes.saturating_sub(kept.cost());
+                refused.extend(kept.stored.take().map(|stored| *stored));
+            } else {
+                self.queue.push_back(kept);
             }
-            *queue_bytes = queue_bytes.saturating_sub(kept.cost());
-            refused.extend(kept.stored.take().map(|stored| *stored));
-            false
-        });
+        }
+        let count = u32::try_from(refused.len()).unwrap_or(u32::MAX);
         self.finish(refused);
-        u32::try_from(before - self.queue.len()).unwrap_or(u32::MAX)
+        count
     }
 
     /// Appends the changes of the session's records. Returns what an answer to the client waits for.

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use fogmux_bus::{
-    ClockSet, SessionKey, Timestamp,
+    ClockSet, Payload, Publication, Publisher, SessionKey, Timestamp, TopicRef,
     durable::{MemoryStore, Recovered, SessionLog, SessionStore},
 };
 use fogmux_mqtt::Will;
@@ -358,6 +358,41 @@ fn s4_3_3_pubrel_is_tried_again_until_the_disk_has_room() {
         })
         .await;
     });
+}
+
+/// A full queue is not walked for each message that comes: what is looked at for refusals is bounded, committed or not.
+#[test]
+fn a_message_for_a_full_queue_is_not_work_on_all_of_it() {
+    const QUEUED: usize = 2000;
+    for commits in [false, true] {
+        let store = MemoryStore::default();
+        let sessions = Some(Arc::new(store.clone()) as Arc<dyn SessionStore>);
+        let config = MqttConfig { store: sessions, queue_messages_max: QUEUED, ..MqttConfig::default() };
+        run(config, async |house: House| {
+            committing(&store, leave_behind(&house, "s", "q", Qos::AtLeastOnce)).await;
+            let slot = house.ctx.door.sessions.get(&SessionKey(Arc::from("s"))).unwrap();
+            let looks = || slot.with(|mailbox| mailbox.durable.as_ref().map_or(0, |durable| durable.looked.looks));
+            let publisher = Publisher::internal();
+            let publish = |count: usize| {
+                for _ in 0..count {
+                    let topic = TopicRef::new("q").unwrap();
+                    let now = house.ctx.now();
+                    let mut publication = Publication::new(topic, Payload::Slice(b"x"), &publisher, now, 0);
+                    publication.qos = fogmux_bus::Qos::AtLeastOnce;
+                    drop(house.ctx.worker.borrow_mut().publish(&mut [publication]));
+                    if commits {
+                        store.commit(usize::MAX);
+                    }
+                }
+            };
+            publish(QUEUED);
+            assert!(!slot.with(|mailbox| mailbox.is_empty()));
+            let before = looks();
+            publish(QUEUED);
+            let looked = looks() - before;
+            assert!(looked <= 10 * QUEUED as u64, "{looked} looks for {QUEUED} messages, commits: {commits}");
+        });
+    }
 }
 
 /// A refused message must not displace one that was acknowledged.
