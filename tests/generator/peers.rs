@@ -184,14 +184,16 @@ fn aiocoap() -> Result<String> {
 fn nginx() -> Result<String> {
     let place = tempfile::tempdir()?;
     let file = place.path().join("nginx.conf");
-    let answer = "x".repeat(64);
+    fs::create_dir(place.path().join("kept"))?;
     let at = place.path().display();
+    // The generator puts the value that it asks for, and compares each answer with it.
+    let keeps = format!("location / {{ root {at}/kept; dav_methods PUT; create_full_put_path on; }}");
     let configuration = |port: u16, h2: u16| {
         format!(
             "daemon off; master_process off; pid {at}/pid; error_log {at}/error;\nevents {{}}\nhttp {{ access_log off; \
              client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;\n\
-             server {{ listen 127.0.0.1:{port}; location / {{ return 200 \"{answer}\"; }} }}\n\
-             server {{ listen 127.0.0.1:{h2} http2; location / {{ return 200 \"{answer}\"; }} }} }}\n"
+             server {{ listen 127.0.0.1:{port}; {keeps} }}\n\
+             server {{ listen 127.0.0.1:{h2} http2; {keeps} }} }}\n"
         )
     };
     let first = Cell::new(0);
