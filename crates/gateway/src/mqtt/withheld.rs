@@ -40,6 +40,8 @@ pub(super) struct Withheld {
     otherwise: Otherwise,
     /// When it is tried again.
     again: Option<Pin<Box<Sleep>>>,
+    /// It was tried again.
+    tried: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -48,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if completion.is_ready() && self.rare.as_ref().is_none_or(|rare| rare.withheld.is_empty()) {
             self.output.buffer(&self.ctx).extend_from_slice(&bytes);
         } else if !bytes.is_empty() {
-            self.rare().withheld.push_back(Withheld { completion, bytes, otherwise, again: None });
+            self.rare().withheld.push_back(Withheld { completion, bytes, otherwise, again: None, tried: false });
         }
     }
 
@@ -69,7 +71,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Ready(kept) => kept,
             };
             if kept.is_err() && matches!(first.otherwise, Otherwise::Again(_)) {
-                first.again = Some(Box::pin(sleep(AGAIN)));
+                // Behind one that the store has taken, it is tried at once: it was refused before that.
+                if progress && !first.tried {
+                    self.try_again()?;
+                } else {
+                    first.again = Some(Box::pin(sleep(AGAIN)));
+                }
                 continue;
             }
             let Some(first) = self.rare().withheld.pop_front() else { break };
@@ -101,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             mailbox.append()
         });
         let (completion, again) = appended.map_err(|_| End::Displaced)?;
-        (first.completion, first.otherwise) = (completion, Otherwise::Again(again));
+        (first.completion, first.otherwise, first.tried) = (completion, Otherwise::Again(again), true);
         Ok(())
     }
 }

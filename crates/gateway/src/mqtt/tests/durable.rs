@@ -360,6 +360,39 @@ fn s4_3_3_pubrel_is_tried_again_until_the_disk_has_room() {
     });
 }
 
+/// Each answer that was refused has waited once, not each behind the one before it.
+#[test]
+fn s4_3_3_many_pubrels_that_were_refused_come_when_the_disk_has_room() {
+    const MESSAGES: usize = 30;
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let mut reader = house.connect(&lasting(&mut list, "s")).await;
+            reader.subscribe("q", Qos::ExactlyOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            let mut ids = Vec::new();
+            for _ in 0..MESSAGES {
+                writer.publish(&message("q", b"1", Qos::ExactlyOnce)).await;
+                ids.push(publish_of(&reader.packet().await).0);
+            }
+            store.set_full(true);
+            for id in &ids {
+                reader.write(&acknowledgement(0x50, *id)).await;
+                reader.silence().await;
+            }
+            store.set_full(false);
+            let began = tokio::time::Instant::now();
+            for id in &ids {
+                assert_eq!(reader.packet().await, acknowledgement(0x62, *id));
+            }
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(3), "{took:?} for {MESSAGES}");
+        })
+        .await;
+    });
+}
+
 /// A full queue is not walked for each message that comes: what is looked at for refusals is bounded, committed or not.
 #[test]
 fn a_message_for_a_full_queue_is_not_work_on_all_of_it() {
