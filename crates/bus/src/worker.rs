@@ -15,12 +15,13 @@ use crate::{
     completions::Completions,
     copies::Copies,
     counters::Tally,
-    durable::Gather,
+    durable::{self, Gather},
     group::Members,
     id::WorkerId,
     limits::{DELIVERIES_PER_TURN, HANDED_ON_TOGETHER, RUN_MAX, STAGED_MAX, WAKES_PER_TURN},
     message::{Message, MessageId, Publication},
     outcome::Outcome,
+    retained::Completion,
     route::{Batch, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
     slow_down::SlowDown,
     subscription::Subscription,
@@ -321,8 +322,16 @@ impl Worker {
 
     /// Delivers messages of shared subscriptions to other members, after the member that had them left without taking
     /// them (MQTT 5.0 §4.8.2).
-    pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
-        let (gather, mut pushed) = (Gather::default(), Pushed::default());
+    ///
+    /// `forgets` is what that member forgets in the store of sessions, if it has records. It is one batch with what is
+    /// put for the others, so that the store has each message at any time. If the store does not take the batch, the
+    /// others keep their messages without records, and the caller has to see to the forgets.
+    pub fn hand_on(
+        &mut self,
+        messages: &[(Arc<Message>, Arc<Subscription>)],
+        forgets: Option<Box<dyn durable::Batch>>,
+    ) -> Completion {
+        let (gather, mut pushed) = (Gather::handing_on(forgets), Pushed::default());
         // Each group is looked up once, however its messages alternate with others'.
         let mut groups: HashMap<*const Subscription, Members> = HashMap::new();
         self.woken = 0;
@@ -345,12 +354,12 @@ impl Worker {
             }
             self.flush(&publications, &gather, &mut pushed);
         }
-        // The member that had them left forgets them after this, so they are in the store in any case.
-        drop(gather.append());
+        let completion = gather.append();
         self.wake_workers();
         // The messages were counted as published when they came in.
         let tally = Tally { published_bytes: 0, unmatched: 0, ..pushed.tally };
         self.bus.counters().add(&tally);
+        completion
     }
 
     /// Empties the route cache, so that the next publication on each topic is matched anew. For benchmarks.

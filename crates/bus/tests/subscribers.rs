@@ -250,10 +250,10 @@ fn s4_8_2_what_a_member_leaves_goes_to_another_of_its_group() {
     let left: Vec<(Arc<Message>, _)> = leaving.with(|mailbox| {
         std::iter::from_fn(|| mailbox.pop()).map(|queued| (queued.message, group("$share/g/t"))).collect()
     });
-    worker.hand_on(&left);
+    drop(worker.hand_on(&left, None));
     assert_eq!(bus.counters().dropped_gone.load(Relaxed), 5, "nobody is left in the group");
     let heir = subscriber(&bus, "$share/g/t");
-    worker.hand_on(&left);
+    drop(worker.hand_on(&left, None));
     assert_eq!(heir.with(|mailbox| mailbox.len()), 5);
     assert_eq!(other.with(|mailbox| mailbox.len()), 5, "another group has its own");
     assert_eq!(bus.counters().published.load(Relaxed), 5);
@@ -299,7 +299,7 @@ proptest::proptest! {
         let mut strangers: Vec<_> = (0..before).map(|_| join("plant/lobby")).collect();
         let readers: Vec<_> = (0..readers).map(|_| join("plant/job")).collect();
         strangers.extend((0..after).map(|_| join("plant/lobby")));
-        worker.hand_on(&left);
+        drop(worker.hand_on(&left, None));
         let got: Vec<usize> = readers.iter().map(|slot| slot.with(|mailbox| mailbox.len())).collect();
         proptest::prop_assert_eq!(got.iter().sum::<usize>(), messages);
         proptest::prop_assert!(got.iter().max().unwrap() - got.iter().min().unwrap() <= 1, "{:?}", got);

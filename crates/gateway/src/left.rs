@@ -18,5 +18,6 @@ pub(crate) fn hand_on(ctx: &WorkerContext, mut left: Vec<(Arc<Message>, Arc<Subs
     let counters = ctx.bus().counters();
     counters.handed_on(left.len() as u64);
     counters.expired((waited - left.len()) as u64);
-    ctx.worker.borrow_mut().hand_on(&left);
+    // The members that have them now keep them, stored or not.
+    drop(ctx.worker.borrow_mut().hand_on(&left, None));
 }

@@ -10,7 +10,7 @@ use super::{
     log::{SessionLog, StoredDelivery},
     message::StoredMessage,
     record::Manner,
-    store::{Gathering, Parcel, SessionStore},
+    store::{Batch, Gathering, IfRefused, Parcel, SessionStore},
 };
 use crate::{
     mailbox::Delivery,
@@ -25,6 +25,7 @@ use crate::{
 pub struct Gather {
     begun: OnceCell<Arc<Gathering>>,
     parcels: RefCell<Parcels>,
+    if_refused: IfRefused,
 }
 
 /// The messages of a batch that are put, in this order.
@@ -36,9 +37,17 @@ struct Parcels {
 }
 
 impl Gather {
+    /// For messages that go from one session to others: what the first one forgets, if that has records. The others
+    /// keep their deliveries even if the store does not take them.
+    pub(crate) fn handing_on(forgets: Option<Box<dyn Batch>>) -> Self {
+        let if_refused = IfRefused::Kept;
+        let begun = forgets.map(|batch| OnceCell::from(Gathering::open(batch, if_refused))).unwrap_or_default();
+        Self { begun, if_refused, ..Self::default() }
+    }
+
     /// The gathering, begun if need be.
     pub fn begin(&self, store: &dyn SessionStore) -> &Arc<Gathering> {
-        self.begun.get_or_init(|| Gathering::new(store))
+        self.begun.get_or_init(|| Gathering::open(store.batch(), self.if_refused))
     }
 
     /// Puts what this holds. Ready if it holds nothing.

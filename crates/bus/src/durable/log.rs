@@ -10,7 +10,7 @@ use std::{
 use super::{
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
-    store::{Batch, Gathering, Parcel},
+    store::{Batch, Gathering, IfRefused, Parcel},
 };
 use crate::{retained::StoreFailed, session::SessionKey, subscription::Subscription};
 
@@ -32,9 +32,14 @@ impl StoredDelivery {
         self.sequence
     }
 
-    /// Ready with the outcome of the batch that puts it. One of QoS 2 is not sent before that.
+    /// Ready with the outcome of the batch that puts it. One of QoS 2 is not sent before that. One that was handed on
+    /// goes on without a record if the store does not take it.
     pub fn poll_stored(&self, cx: &mut Context<'_>) -> Poll<Result<(), StoreFailed>> {
-        self.gathering.as_ref().map_or(Poll::Ready(Ok(())), |gathering| gathering.poll(cx))
+        let Some(gathering) = &self.gathering else { return Poll::Ready(Ok(())) };
+        gathering.poll(cx).map(|outcome| match gathering.if_refused() {
+            IfRefused::Dropped => outcome,
+            IfRefused::Kept => Ok(()),
+        })
     }
 
     /// The outcome of the batch that puts it, if that is known.
@@ -81,7 +86,8 @@ pub struct SessionLog {
     pub(super) next: Sequence,
     pub(super) subscriptions: HashMap<Subscription, RecordId>,
     pub(super) received: BTreeMap<NonZeroU16, RecordId>,
-    pub(super) released: BTreeMap<Sequence, RecordId>,
+    /// By packet identifier, because the numbers of those that are unfinished may be any distance apart.
+    pub(super) released: BTreeMap<NonZeroU16, (Sequence, RecordId)>,
     pub(super) will: Option<RecordId>,
 }
 
@@ -160,7 +166,8 @@ impl SessionLog {
     pub fn end(self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
         deliveries.into_iter().for_each(|delivery| delivery.finish(batch));
         let numbers = self.subscriptions.into_values().chain(self.received.into_values());
-        numbers.chain(self.released.into_values()).chain(self.will).for_each(|id| batch.forget(id));
+        let released = self.released.into_values().map(|(_, id)| id);
+        numbers.chain(released).chain(self.will).for_each(|id| batch.forget(id));
         batch.forget(self.newest);
     }
 
@@ -201,14 +208,18 @@ impl SessionLog {
         let sequence = delivery.sequence;
         batch.charge(&self.principal);
         let id = batch.put(&Record::Released(self.first, sequence));
-        self.released.insert(sequence, id);
+        if let Some((_, before)) = self.released.insert(sequence.packet_id(), (sequence, id)) {
+            batch.forget(before);
+        }
         delivery.finish(batch);
     }
 
     /// Puts again that a delivery was released, because a batch with that has failed.
     pub fn release_again(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
         batch.charge(&self.principal);
-        if let Some(released) = self.released.get_mut(&sequence) {
+        if let Some((_, released)) =
+            self.released.get_mut(&sequence.packet_id()).filter(|(released, _)| *released == sequence)
+        {
             let before = std::mem::replace(released, batch.put(&Record::Released(self.first, sequence)));
             batch.forget(before);
         }
@@ -217,15 +228,14 @@ impl SessionLog {
     /// The number of the released delivery that has a packet identifier. All that are unfinished have different ones.
     #[must_use]
     pub fn released_as(&self, packet_id: NonZeroU16) -> Option<Sequence> {
-        let ids = u64::from(u16::MAX);
-        let first = *self.released.keys().next()?;
-        let ahead = (ids + u64::from(packet_id.get()) - u64::from(first.packet_id().get())) % ids;
-        Some(Sequence(first.0 + ahead)).filter(|sequence| self.released.contains_key(sequence))
+        self.released.get(&packet_id).map(|(sequence, _)| *sequence)
     }
 
     /// PUBCOMP has come for a delivery that was released.
     pub fn complete(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
-        if let Some(id) = self.released.remove(&sequence) {
+        if self.released_as(sequence.packet_id()) == Some(sequence)
+            && let Some((_, id)) = self.released.remove(&sequence.packet_id())
+        {
             batch.forget(id);
         }
     }

@@ -12,7 +12,7 @@ use super::{
     record::{Record, RecordId},
     store::{Batch, SessionStore},
 };
-use crate::retained::{Completer, Completion};
+use crate::retained::{Completer, Completion, StoreFailed};
 
 /// Records by their identifiers, with their kinds.
 type Records = BTreeMap<RecordId, (u8, Bytes)>;
@@ -73,6 +73,21 @@ impl MemoryStore {
         }
         drop(state);
         batches.iter().for_each(|batch| batch.completer.complete(Ok(())));
+    }
+
+    /// Fails the batches that wait and put something: the disk is found to be full when they are written. Those that
+    /// only forget go on waiting.
+    pub fn fail(&self) {
+        let mut state = self.lock();
+        let (failed, waiting) = std::mem::take(&mut state.waiting).into_iter().partition(|one| !one.puts.is_empty());
+        state.waiting = waiting;
+        let failed: Vec<Changes> = failed;
+        for Changes { puts, forgets, .. } in &failed {
+            state.known.extend(forgets);
+            state.known.retain(|id| !puts.iter().any(|(put, _)| put == id));
+        }
+        drop(state);
+        failed.iter().for_each(|batch| batch.completer.complete(Err(StoreFailed)));
     }
 
     /// Has batches that put something refused from now on, or taken again: a full disk.

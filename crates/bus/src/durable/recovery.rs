@@ -253,7 +253,13 @@ impl Recovery {
         for (sequence, (id, exchange)) in partial.exchanges {
             next = next.max(sequence.next());
             match exchange {
-                Exchange::Released => drop(released.insert(sequence, id)),
+                Exchange::Released => {
+                    // An identifier is not sent again before PUBCOMP has come for it.
+                    if let Some((_, over)) = released.insert(sequence.packet_id(), (sequence, id)) {
+                        self.losses.replaced += 1;
+                        self.stale.push(over);
+                    }
+                }
                 Exchange::Delivery(message, manner) => {
                     let Some((parcel, message)) = self.messages.get(&message) else {
                         self.losses.without_message += 1;
@@ -269,6 +275,8 @@ impl Recovery {
             }
         }
         let subscriptions = partial.subscriptions.iter().map(|(one, (_, wanted))| (one.clone(), *wanted)).collect();
+        let mut in_order: Vec<_> = released.values().map(|(sequence, _)| *sequence).collect();
+        in_order.sort_unstable();
         let log = SessionLog {
             first,
             newest,
@@ -288,7 +296,7 @@ impl Recovery {
             away_since_unix_ms,
             subscriptions,
             deliveries,
-            released: log.released.keys().copied().collect(),
+            released: in_order,
             received: log.received.keys().copied().collect(),
             will: partial.will.map(|(_, delay_s, will)| (delay_s, will)),
             log,

@@ -46,7 +46,20 @@ pub trait Batch: Send {
 ///
 /// A session on another worker may have a message acknowledged before the batch that puts it is appended. Its delivery
 /// is then forgotten here, because a store ignores what it is told to forget too early.
-pub struct Gathering(Mutex<Stage>);
+pub struct Gathering {
+    stage: Mutex<Stage>,
+    if_refused: IfRefused,
+}
+
+/// The fate of deliveries whose batch the store does not take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum IfRefused {
+    /// They are none: the publisher is told of a refusal.
+    #[default]
+    Dropped,
+    /// They stay without records, because the publisher was told before that they were taken.
+    Kept,
+}
 
 enum Stage {
     /// Not appended yet, with those who wait for its outcome all the same.
@@ -58,11 +71,21 @@ impl Gathering {
     /// Begins an empty one.
     #[must_use]
     pub fn new(store: &dyn SessionStore) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Stage::Open(store.batch(), Vec::new()))))
+        Self::open(store.batch(), IfRefused::Dropped)
+    }
+
+    /// Goes on with a batch that was begun.
+    pub(super) fn open(batch: Box<dyn Batch>, if_refused: IfRefused) -> Arc<Self> {
+        Arc::new(Self { stage: Mutex::new(Stage::Open(batch, Vec::new())), if_refused })
+    }
+
+    /// The fate of its deliveries if the store does not take it.
+    pub(super) const fn if_refused(&self) -> IfRefused {
+        self.if_refused
     }
 
     fn lock(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the batch. `None` once it was appended.

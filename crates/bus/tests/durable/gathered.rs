@@ -10,7 +10,10 @@ use std::{
 use fogmux_bus::{
     Bus, BusConfig, Completion, Delivered, Delivery, Forgetful, Mailbox, Meaning, Message, Payload, Publication,
     Publisher, Qos, SessionKey, SubscribeOptions, Subscription, Timestamp, TopicRef, WorkerId,
-    durable::{Manner, MemoryStore, SessionLog, SessionStore, StoredDelivery, session_left},
+    durable::{
+        Manner, MemoryStore, Record, RecordId, Recovered, RestoredDelivery, Sequence, SessionLog, SessionStore,
+        StoredDelivery, session_left,
+    },
 };
 
 fn cx() -> Context<'static> {
@@ -81,6 +84,102 @@ fn a_message_is_stored_once_for_all_sessions_and_only_its_publisher_waits() {
     let published = worker.publish(&mut batch);
     assert!(matches!(published.completions.of(1), Completion::Failed) && published.completions.of(0).is_ready());
     assert!(slots.iter().all(|slot| slot.with(|kept| kept.got.iter().skip(2).all(|(_, one)| one.is_refused()))));
+}
+
+/// The messages that the store has for each session, by the names of the sessions.
+fn kept_for(store: &MemoryStore) -> Vec<(String, Vec<String>)> {
+    let Recovered { sessions, losses } = Recovered::load(store);
+    assert!(losses.is_none(), "{losses:?}");
+    let payload = |one: &RestoredDelivery| String::from_utf8(one.message.payload.to_vec()).unwrap();
+    sessions.iter().map(|one| (one.key.0.to_string(), one.deliveries.iter().map(payload).collect())).collect()
+}
+
+#[test]
+fn what_is_handed_on_is_in_the_store_for_one_member_at_any_time() {
+    for full in [false, true] {
+        let store = MemoryStore::default();
+        let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), Timestamp::ZERO, 0);
+        let group = Arc::new(Subscription::parse("$share/g/t").unwrap());
+        let slots = ["one", "two"].map(|name| bus.slot(mailbox(&store, name), WorkerId(0)));
+        let options = || SubscribeOptions { max_qos: Qos::ExactlyOnce, ..SubscribeOptions::default() };
+        bus.subscribe(&slots[0], &group, options()).unwrap();
+        let (publisher, mut worker) = (Publisher::internal(), bus.worker(WorkerId(0)));
+        let mut batch = [b"1", b"2"].map(|payload| {
+            let topic = TopicRef::new("t").unwrap();
+            let mut one = Publication::new(topic, Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
+            (one.qos, one.meaning) = (Qos::ExactlyOnce, Meaning::Event);
+            one
+        });
+        let _ = worker.publish(&mut batch);
+        store.commit(usize::MAX);
+        bus.subscribe(&slots[1], &group, options()).unwrap();
+        bus.unsubscribe(&slots[0], &group, 0);
+        let (mut left, mut forgets) = (Vec::new(), store.batch());
+        for (message, stored) in slots[0].with(|kept| std::mem::take(&mut kept.got)) {
+            left.push((message, Arc::clone(&group)));
+            stored.finish(forgets.as_mut());
+        }
+        store.set_full(full);
+        let completion = worker.hand_on(&left, Some(forgets));
+        assert_eq!(matches!(completion, Completion::Failed), full);
+        let fates = slots[1].with(|kept| {
+            kept.got.iter().map(|(_, one)| (one.poll_stored(&mut cx()), one.is_refused())).collect::<Vec<_>>()
+        });
+        // Nobody was told that they are refused.
+        let fate = if full { Poll::Ready(Ok(())) } else { Poll::Pending };
+        assert_eq!(fates, [(fate, false); 2]);
+        let both = || vec!["1".to_owned(), "2".to_owned()];
+        for commits in 0..=store.waiting() {
+            let (one, two) = if commits == 0 { (both(), vec![]) } else { (vec![], both()) };
+            assert_eq!(kept_for(&store.crashed(commits)), [("one".to_owned(), one), ("two".to_owned(), two)]);
+        }
+        assert_eq!(store.waiting(), usize::from(!full));
+    }
+}
+
+/// The client never completes its oldest exchange, and what comes meanwhile is dropped, or complete.
+#[test]
+fn a_released_delivery_is_found_however_far_it_is_from_the_oldest() {
+    let store = MemoryStore::default();
+    let Kept { mut log, .. } = mailbox(&store, "one");
+    let mut batch = store.batch();
+    let gathering = fogmux_bus::durable::Gathering::new(&store);
+    let parcel = fogmux_bus::durable::Parcel::new(&gathering, crate::restored::message(1)).unwrap();
+    let ids = u64::from(u16::MAX);
+    for number in 0..=2 * ids + 9 {
+        let manner = Manner { qos: Qos::ExactlyOnce, retain: false, share: 0, ids: [].into_iter().collect() };
+        let delivery = log.deliver(&parcel, manner, &gathering).unwrap();
+        if [0, ids + 4, 2 * ids + 9].contains(&number) {
+            log.release(delivery, batch.as_mut());
+        } else {
+            delivery.finish(batch.as_mut());
+        }
+    }
+    let id = |id| NonZeroU16::new(id).unwrap();
+    let found = |log: &SessionLog| [1, 5, 10].map(|one| log.released_as(id(one)).map(|sequence| sequence.0));
+    assert_eq!(found(&log), [Some(0), Some(ids + 4), Some(2 * ids + 9)]);
+    // Another number with the same identifier is none of them.
+    log.complete(Sequence(ids), batch.as_mut());
+    log.complete(Sequence(ids + 4), batch.as_mut());
+    assert_eq!(found(&log), [Some(0), None, Some(2 * ids + 9)]);
+}
+
+/// Its identifier was sent again, so PUBCOMP had come for the older one.
+#[test]
+fn of_two_released_deliveries_with_one_identifier_the_newer_counts() {
+    let store = MemoryStore::default();
+    let _ = mailbox(&store, "one");
+    let (session, mut batch) = (RecordId(0), store.batch());
+    let numbers = [7, 3 + u64::from(u16::MAX), 7 + u64::from(u16::MAX)].map(Sequence);
+    for number in numbers {
+        batch.put(&Record::Released(session, number));
+    }
+    drop(batch.append());
+    store.commit(usize::MAX);
+    let Recovered { sessions, losses } = Recovered::load(&store);
+    assert_eq!((&sessions[0].released[..], losses.replaced), (&numbers[1..], 1));
+    store.commit(usize::MAX);
+    assert_eq!(store.len(), 3);
 }
 
 #[test]

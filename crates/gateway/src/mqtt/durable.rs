@@ -107,6 +107,23 @@ fn begun<'c>(changes: &'c mut Option<Changes>, store: &dyn SessionStore) -> &'c 
     changes.get_or_insert_with(|| Changes { batch: store.batch(), again: Again::default() })
 }
 
+/// A batch that forgets deliveries which other sessions get, and what is to be forgotten again if it fails.
+pub(super) fn forgets(store: &dyn SessionStore, stored: Vec<StoredDelivery>) -> (Box<dyn Batch>, Again) {
+    let mut changes = Changes { batch: store.batch(), again: Again::default() };
+    stored.into_iter().for_each(|stored| stored.finish(&mut changes));
+    let again = changes.again.clone();
+    (Box::new(changes), again)
+}
+
+impl Again {
+    /// Forgets again, in a batch that puts nothing, so that the store takes it.
+    pub(super) fn forget(&self, store: &dyn SessionStore) {
+        let mut batch = store.batch();
+        self.forgets.iter().for_each(|id| batch.forget(*id));
+        drop(batch.append());
+    }
+}
+
 /// A session expiry interval as the store has it (§3.1.2.11.2).
 pub(super) fn expiry(seconds: u32) -> Option<u32> {
     (seconds != SESSION_NEVER_EXPIRES).then_some(seconds)

@@ -75,7 +75,7 @@ fn unsubscribe(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, subscription: S
 /// Ends a session without subscriptions; it has left these shared ones.
 fn close(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, groups: &LeftGroups) {
     if !groups.is_empty() {
-        hand_on(ctx, slot, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), groups);
+        hand_on(ctx, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), groups);
     }
     ctx.bus().close(slot);
 }

@@ -13,13 +13,14 @@ use std::{
 };
 
 use fogmux_auth::ANONYMOUS;
-use fogmux_bus::{Claim, Departure, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscription, Timestamp};
-use tokio::sync::Notify;
+use fogmux_bus::{Claim, Completion, Departure, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscription, Timestamp};
+use tokio::{sync::Notify, task::spawn_local};
 
 use super::{
     bounds::Bounds,
     config::{ClientIdentifiers, MqttConfig},
     context::MqttContext,
+    durable::forgets,
     mailbox::{Leaves, Left, MqttMailbox},
     wheel::{Entry, Wheel},
     will::{Will, WillRoom, WillRooms},
@@ -57,22 +58,34 @@ pub(super) fn share_tag(subscription: &Subscription) -> u32 {
 /// Shared subscriptions that a client has left, by their tags.
 pub(super) type LeftGroups = HashMap<u32, Arc<Subscription>>;
 
-/// Hands messages of shared subscriptions, found by their tags, to other members.
-pub(super) fn hand_on(ctx: &MqttContext, slot: &Slot<MqttMailbox>, left: Left, groups: &LeftGroups) {
+/// Hands messages of shared subscriptions, found by their tags, to other members. Each is in the store for one of them
+/// at any time, or in memory alone if the store does not take it.
+pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
+    let counters = ctx.bus().counters();
+    counters.full(u64::from(left.refused));
     if left.messages.is_empty() {
         return;
     }
-    let counters = ctx.bus().counters();
     counters.handed_on(left.waited);
     let now = ctx.now();
     let messages = left.messages.into_iter().filter(|(_, message)| !message.is_expired(now));
     let messages = messages.filter_map(|(tag, message)| Some((message, Arc::clone(groups.get(&tag)?))));
-    ctx.worker.borrow_mut().hand_on(&messages.collect::<Vec<_>>());
-    if !left.stored.is_empty() {
-        slot.with(|mailbox| {
-            mailbox.finish(left.stored);
-            drop(mailbox.append());
-        });
+    let messages = messages.collect::<Vec<_>>();
+    let store = ctx.door.config.store.as_ref().filter(|_| !left.stored.is_empty());
+    let Some(store) = store.map(Arc::clone) else {
+        // The members that have them now keep them, stored or not.
+        return drop(ctx.worker.borrow_mut().hand_on(&messages, None));
+    };
+    let (batch, again) = forgets(&*store, left.stored);
+    let completion = ctx.worker.borrow_mut().hand_on(&messages, Some(batch));
+    match completion {
+        Completion::Ready => {}
+        Completion::Failed => again.forget(&*store),
+        Completion::Waiting(_) | Completion::Both(_) => drop(spawn_local(async move {
+            if completion.await.is_err() {
+                again.forget(&*store);
+            }
+        })),
     }
 }
 
@@ -81,7 +94,7 @@ pub(super) fn hand_on(ctx: &MqttContext, slot: &Slot<MqttMailbox>, left: Left, g
 pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
     // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
-    hand_on(ctx, slot, left, groups);
+    hand_on(ctx, left, groups);
 }
 
 /// The key of a session. No identifier has a NUL ([MQTT-1.5.4-2]), and no user is called as those without a name.

@@ -26,8 +26,10 @@ pub(in crate::mqtt) struct Left {
     pub(in crate::mqtt) messages: Vec<(u32, Arc<Message>)>,
     /// Those among them that were not sent.
     pub(in crate::mqtt) waited: u64,
-    /// The records of those that waited, to be forgotten when other members have theirs.
+    /// The records of those that waited, to be forgotten in the batch that puts them for other members.
     pub(in crate::mqtt) stored: Vec<StoredDelivery>,
+    /// Messages that were dropped, because the store had refused them: their publishers know.
+    pub(in crate::mqtt) refused: u32,
 }
 
 impl MqttMailbox {
@@ -35,7 +37,7 @@ impl MqttMailbox {
     /// which go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1
     /// in flight. One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
     pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves<'_>) -> Left {
-        let mut left = Left::default();
+        let mut left = Left { refused: self.drop_refused(), ..Left::default() };
         let is_left = |kept: &Kept| match leaves {
             Leaves::Groups(groups) => kept.share != 0 && groups.contains_key(&kept.share),
             Leaves::Session => kept.share != 0,
