@@ -15,6 +15,7 @@ mod memory;
 mod message;
 mod record;
 mod recovery;
+mod replaced;
 mod store;
 
 pub use self::{

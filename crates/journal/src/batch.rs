@@ -65,6 +65,12 @@ impl Batch {
         puts + self.forgets.len() * FORGET as usize
     }
 
+    /// The records that it forgets, in the order of the calls.
+    #[must_use]
+    pub fn forgets(&self) -> &[RecordId] {
+        &self.forgets
+    }
+
     /// Forgets a record. One that is not there is none to forget.
     pub fn forget(&mut self, id: RecordId) {
         self.forgets.push(id);

@@ -12,6 +12,9 @@ use crate::{
 
 /// Most records that nobody needs which a set of batches forgets: so many cost a write nothing.
 const SWEPT_MAX: usize = 64;
+/// Most records that nobody needs which are remembered while the disk fails, of 8 bytes each. What is beyond comes back
+/// at the next start.
+const SPARE_MAX: usize = 128 << 10;
 
 /// The state of the store beside its journal.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct Ledger {
     pub(crate) undoing: bool,
     /// Records that nobody needs and that are on the disk. Each set of batches forgets some of them.
     pub(crate) spare: Vec<RecordId>,
+    /// Room for the records that a batch forgets, while it is appended.
+    pub(crate) forgotten: Vec<RecordId>,
     /// Whether the outcome of a trial is not known.
     pub(crate) trying: bool,
 }
@@ -48,6 +53,8 @@ pub(crate) struct Set {
     pub(crate) has_puts: bool,
     /// The bytes that batches without names count in the queue.
     pub(crate) charges: Vec<Charge>,
+    /// The records that its batches without names forget which put nothing.
+    pub(crate) forgotten: Vec<RecordId>,
     /// Those of [`Ledger::spare`] that its batches forget.
     pub(crate) swept: Vec<RecordId>,
     /// The record of a trial among its batches.
@@ -71,6 +78,7 @@ impl Ledger {
             queue: Queue::new(queue_bytes_max),
             undoing: false,
             spare: Vec::new(),
+            forgotten: Vec::new(),
             trying: false,
         }
     }
@@ -89,6 +97,16 @@ impl Ledger {
         let swept = self.spare.split_off(self.spare.len().saturating_sub(SWEPT_MAX));
         swept.iter().for_each(|id| batch.forget(*id));
         swept
+    }
+
+    /// Takes back what could not be forgotten, for later writes. The oldest stay if that is too much.
+    pub(crate) fn spare(&mut self, ids: &[RecordId]) {
+        self.spare.extend(ids);
+        if self.spare.len() > SPARE_MAX {
+            self.spare.sort_unstable();
+            self.spare.dedup();
+            self.spare.truncate(SPARE_MAX);
+        }
     }
 
     /// Takes out a set that is done.

@@ -271,6 +271,7 @@ impl Inner {
     /// A disk that does not answer is waited for once, not again when the last handle is dropped.
     fn close(&self, patience: Duration) -> Result<(), NotKept> {
         let close = || {
+            self.sweep_all();
             let ended = self.committer().is_none_or(|committer| committer.close_within(patience));
             let unsettled = (!ended).then(|| self.shared.ledger().unsettled());
             self.shared.counters.end(unsettled)

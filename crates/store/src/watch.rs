@@ -87,9 +87,12 @@ impl Shared {
             Fate::NoSpace => set.others[0],
             Fate::Failed => set.others.iter().sum(),
         };
-        let Set { puts, forgets, topics, records, has_puts, charges, swept, trial, .. } = set;
+        let Set { puts, forgets, topics, records, has_puts, charges, forgotten, swept, trial, .. } = set;
         // A trial that failed is not on the disk, or is taken back with the next commit.
-        ledger.spare.extend(if fate == Fate::Done { trial.as_slice() } else { &swept });
+        ledger.spare(if fate == Fate::Done { trial.as_slice() } else { &swept });
+        if fate == Fate::Failed {
+            ledger.spare(&forgotten);
+        }
         ledger.trying &= trial.is_none();
         charges.iter().for_each(|charge| ledger.queue.remove(charge));
         for topic in topics {

@@ -10,9 +10,14 @@ use std::{
 use super::{
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    replaced::Replaced,
     store::{Batch, Gathering, IfRefused, Parcel},
 };
-use crate::{retained::StoreFailed, session::SessionKey, subscription::Subscription};
+use crate::{
+    retained::{Completion, StoreFailed},
+    session::SessionKey,
+    subscription::Subscription,
+};
 
 /// A delivery in the store. Its record stays until it is finished, or released by its [`SessionLog`].
 #[derive(Debug)]
@@ -79,12 +84,16 @@ pub struct SessionLog {
     pub(super) first: RecordId,
     /// The newest record.
     pub(super) newest: RecordId,
+    /// Those before it that may still be there.
+    pub(super) replaced: Replaced,
     pub(super) key: SessionKey,
     pub(super) principal: Arc<str>,
     pub(super) expiry_s: Option<u32>,
     /// The number of the next delivery.
     pub(super) next: Sequence,
     pub(super) subscriptions: HashMap<Subscription, RecordId>,
+    /// Records of subscriptions that were made again, as long as they may still be there.
+    pub(super) resubscribed: HashMap<Subscription, Replaced>,
     pub(super) received: BTreeMap<NonZeroU16, RecordId>,
     /// By packet identifier, because the numbers of those that are unfinished may be any distance apart.
     pub(super) released: BTreeMap<NonZeroU16, (Sequence, RecordId)>,
@@ -108,11 +117,13 @@ impl SessionLog {
         Self {
             first,
             newest: first,
+            replaced: Replaced::begun(),
             key,
             principal,
             expiry_s,
             next: Sequence::default(),
             subscriptions: HashMap::new(),
+            resubscribed: HashMap::new(),
             received: BTreeMap::new(),
             released: BTreeMap::new(),
             will: None,
@@ -130,8 +141,15 @@ impl SessionLog {
         };
         batch.charge(&self.principal);
         let newest = batch.put(&Record::Session(record));
-        batch.forget(self.newest);
+        self.replaced.forget(self.newest, batch);
         self.newest = newest;
+        self.resubscribed.retain(|_, replaced| !replaced.is_over());
+    }
+
+    /// The batch with the changes up to now was appended. Unless this is told, it counts as taken.
+    pub fn appended(&mut self, completion: &Completion) {
+        self.replaced.appended(completion);
+        self.resubscribed.values_mut().for_each(|replaced| replaced.appended(completion));
     }
 
     /// The principal that it belongs to.
@@ -163,12 +181,13 @@ impl SessionLog {
     }
 
     /// Ends the session with what waits for it.
-    pub fn end(self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
+    pub fn end(mut self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
         deliveries.into_iter().for_each(|delivery| delivery.finish(batch));
         let numbers = self.subscriptions.into_values().chain(self.received.into_values());
         let released = self.released.into_values().map(|(_, id)| id);
         numbers.chain(released).chain(self.will).for_each(|id| batch.forget(id));
-        batch.forget(self.newest);
+        self.resubscribed.into_values().for_each(|replaced| replaced.forget_all(batch));
+        self.replaced.forget(self.newest, batch);
     }
 
     /// Adds a subscription, or replaces it ([MQTT-3.8.4-3]).
@@ -176,14 +195,14 @@ impl SessionLog {
         batch.charge(&self.principal);
         let id = batch.put(&Record::Subscription(self.first, subscription.clone(), wanted));
         if let Some(before) = self.subscriptions.insert(subscription.clone(), id) {
-            batch.forget(before);
+            self.resubscribed.entry(subscription.clone()).or_default().forget(before, batch);
         }
     }
 
     /// Removes a subscription, if it is there.
     pub fn unsubscribe(&mut self, subscription: &Subscription, batch: &mut dyn Batch) {
         if let Some(id) = self.subscriptions.remove(subscription) {
-            batch.forget(id);
+            self.resubscribed.remove(subscription).unwrap_or_default().forget(id, batch);
         }
     }
 

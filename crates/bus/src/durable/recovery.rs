@@ -14,6 +14,7 @@ use super::{
     log::{SessionLog, StoredDelivery},
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    replaced::Replaced,
     store::{Batch, Parcel, SessionStore},
 };
 use crate::{retained::left_ms, session::SessionKey, subscription::Subscription};
@@ -280,6 +281,8 @@ impl Recovery {
         let log = SessionLog {
             first,
             newest,
+            replaced: Replaced::default(),
+            resubscribed: HashMap::new(),
             key: key.clone(),
             principal: Arc::clone(&principal),
             expiry_s,

@@ -7,4 +7,5 @@ mod crashes;
 mod damage;
 mod gathered;
 mod records;
+mod refused;
 mod restored;

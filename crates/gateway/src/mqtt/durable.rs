@@ -160,7 +160,9 @@ impl Durable {
     /// Appends the changes, if there are any.
     pub(super) fn append(&mut self) -> (Completion, Again) {
         let Some(Changes { batch, again }) = self.changes.take() else { return Default::default() };
-        (batch.append(), again)
+        let completion = batch.append();
+        self.log.appended(&completion);
+        (completion, again)
     }
 
     /// Makes changes again whose batch has failed.
@@ -175,6 +177,7 @@ impl Durable {
 
     pub(super) fn connect(&mut self, seconds: u32) {
         self.away = Away::Connected;
+        self.forget_will();
         self.change(|log, batch| log.connect(expiry(seconds), batch));
     }
 
@@ -199,9 +202,13 @@ impl Durable {
 
     /// Ends the session's records with those of its deliveries.
     pub(super) fn end(self, deliveries: Vec<StoredDelivery>) -> Completion {
-        let Self { store, log, mut changes, away: _, looked: _ } = self;
-        log.end(deliveries, begun(&mut changes, &*store));
-        changes.map_or(Completion::Ready, |changes| changes.batch.append())
+        let Self { store, log, changes, away: _, looked: _ } = self;
+        // Puts that wait are over as well. Without them the batch only forgets, and a full disk takes it.
+        let mut batch = store.batch();
+        let forgets = changes.map(|changes| changes.again.forgets).unwrap_or_default();
+        forgets.into_iter().for_each(|id| batch.forget(id));
+        log.end(deliveries, batch.as_mut());
+        batch.append()
     }
 
     /// Puts a delivery into the batch of its publisher. `None` if it has none.
@@ -268,10 +275,13 @@ impl Durable {
         self.log.set_will(delay_s, will, begun(&mut self.changes, &*self.store))
     }
 
-    /// The connection has ended normally.
-    pub(super) fn clear_will(&mut self) {
+    /// The will is over, because its connection has ended normally or another one goes on with the session. It is
+    /// forgotten in a batch of its own: a full disk refuses those that put something.
+    pub(super) fn forget_will(&mut self) {
         if self.log.will().is_some() {
+            drop(self.append());
             self.change(SessionLog::clear_will);
+            drop(self.append());
         }
     }
 

@@ -1,6 +1,7 @@
 //! The oracle of a disk that fails, fills up and loses power: what was acknowledged is there when the store is opened
 //! again, what was refused is not, and readers saw nothing else in between.
 
+mod forgets;
 mod pressure;
 
 use std::{

@@ -150,13 +150,21 @@ impl Inner {
             return self.refused(None);
         }
         batch.own_by(LANE_OF_OTHERS);
+        // If it fails, later writes forget the same. Not if it puts something: that may be in the place of what it
+        // forgets, and nothing would be there.
+        let mut forgotten = std::mem::take(&mut ledger.forgotten);
+        forgotten.clear();
+        forgotten.extend(batch.forgets().iter().filter(|_| !puts));
         let Some((set, swept)) = self.append(committer, batch, &mut ledger) else { return Completion::Failed };
         ledger.queue.add(&charge);
         let set = ledger.set(set, puts, swept);
+        set.forgotten.extend(&forgotten);
         set.charges.extend(puts.then_some(charge));
         let [putting, forgetting] = &mut set.others;
         *(if puts { putting } else { forgetting }) += 1;
-        self.completion(set, puts)
+        let completion = self.completion(set, puts);
+        ledger.forgotten = forgotten;
+        completion
     }
 
     /// Appends a batch, which forgets some records that nobody needs as well. Returns its set and those records.
@@ -181,6 +189,21 @@ impl Inner {
         match self.shared.waits {
             true => completion(if puts { &mut set.puts } else { &mut set.forgets }),
             false => Completion::Ready,
+        }
+    }
+
+    /// Has all that nobody needs forgotten, before the store is closed.
+    pub(super) fn sweep_all(&self) {
+        let Some(committer) = self.committer() else { return };
+        let mut batch = committer.batch();
+        batch.own_by(LANE_OF_OTHERS);
+        let mut ledger = self.shared.ledger();
+        let spare = std::mem::take(&mut ledger.spare);
+        spare.iter().for_each(|id| batch.forget(*id));
+        if !batch.is_empty()
+            && let Ok(appended) = committer.append(batch)
+        {
+            ledger.set(appended, false, spare);
         }
     }
 

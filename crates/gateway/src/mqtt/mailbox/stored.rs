@@ -165,10 +165,10 @@ impl MqttMailbox {
     pub(in crate::mqtt) fn leave_store(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, has_will: bool) {
         let unsent = self.unsent();
         let Some(durable) = &mut self.durable else { return };
-        durable.disconnect(since_unix_ms, expiry_s, unsent);
         if !has_will {
-            durable.clear_will();
+            durable.forget_will();
         }
+        durable.disconnect(since_unix_ms, expiry_s, unsent);
         drop(self.append());
     }
 

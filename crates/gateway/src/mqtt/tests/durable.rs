@@ -461,6 +461,40 @@ fn what_a_full_disk_refused_takes_no_place_in_a_queue() {
 }
 
 #[test]
+fn what_was_over_while_the_disk_was_full_is_over_after_a_restart() {
+    let store = MemoryStore::default();
+    let will = Will { qos: Qos::AtLeastOnce, retain: true, topic: "w", payload: b"gone", properties: Properties::NONE };
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let willing = house.connect(&Connect { will: Some(will), ..lasting(&mut list, "willing") }).await;
+            leave_behind(&house, "ended", "q", Qos::AtLeastOnce).await;
+            store.set_full(true);
+            willing.disconnect(ReasonCode::SUCCESS).await;
+            assert_eq!(wills(&store), 0, "its connection has ended normally");
+            for _ in 0..3 {
+                let mut list = PropertyBuffer::new();
+                let again = house.connect(&lasting(&mut list, "ended")).await;
+                assert!(again.session_present);
+                again.disconnect(ReasonCode::SUCCESS).await;
+            }
+            store.set_full(false);
+            let mut list = PropertyBuffer::new();
+            house.connect(&lasting(&mut list, "ended")).await.disconnect(ReasonCode::SUCCESS).await;
+            assert!(!house.client(Version::V5, "ended").await.session_present);
+        })
+        .await;
+    });
+    assert_eq!(store.crashed(usize::MAX).len(), 1, "the session that had a will");
+}
+
+/// Wills that another process finds.
+fn wills(store: &MemoryStore) -> usize {
+    let Recovered { sessions, .. } = Recovered::load(&store.crashed(usize::MAX));
+    sessions.iter().filter(|session| session.will.is_some()).count()
+}
+
+#[test]
 fn s3_1_2_4_a_clean_start_takes_the_session_out_of_the_store() {
     let store = MemoryStore::default();
     run_stored(&store, async |house: House| {
