@@ -15,8 +15,12 @@ pub(crate) const ROUTE_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Deliveries after which a publisher lets others of its worker have their turn, whatever is left of its input: about a
 /// millisecond, as to a mailbox without a connection one takes some 50 nanoseconds. A message is never divided.
 pub const DELIVERIES_PER_TURN: u64 = 16_384;
+/// The work of a delivery that has a record in the store of sessions, in deliveries.
+pub(crate) const STORED_WORK: u64 = 16;
 /// Deliveries staged before a batch is flushed, whatever is left of it.
 pub(crate) const STAGED_MAX: usize = 16_384;
+/// The same while they have records in the store of sessions.
+pub(crate) const STORED_STAGED_MAX: usize = 1024;
 /// Retained publications that are kept and delivered together: few runs of different topics are longer, and their
 /// routes are not known before they are kept.
 pub(crate) const RUN_MAX: usize = 64;

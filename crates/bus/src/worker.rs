@@ -18,7 +18,9 @@ use crate::{
     durable::{self, Gather},
     group::Members,
     id::WorkerId,
-    limits::{DELIVERIES_PER_TURN, HANDED_ON_TOGETHER, RUN_MAX, STAGED_MAX, WAKES_PER_TURN},
+    limits::{
+        DELIVERIES_PER_TURN, HANDED_ON_TOGETHER, RUN_MAX, STAGED_MAX, STORED_STAGED_MAX, STORED_WORK, WAKES_PER_TURN,
+    },
     message::{Message, MessageId, Publication},
     outcome::Outcome,
     retained::Completion,
@@ -67,6 +69,8 @@ pub struct Worker {
     routed: u64,
     /// There was a topic of which a run of retained publications would make too much work.
     has_wide: bool,
+    /// Deliveries staged together, at most: fewer while they have records in the store of sessions.
+    staged_max: usize,
     /// The length of the next run of retained publications, at most.
     run_max: usize,
     /// [`Bus::generation`] at the last complete sweep of the cache.
@@ -99,6 +103,7 @@ impl Worker {
             woken: 0,
             routed: 0,
             has_wide: false,
+            staged_max: STAGED_MAX,
             run_max: RUN_MAX,
             swept: 0,
             nobody: Rc::default(),
@@ -181,7 +186,8 @@ impl Worker {
         }
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;
-        let deliveries = tally.matched + std::mem::take(&mut self.routed);
+        let deliveries = self.work(&tally, &gather);
+        self.routed = 0;
         tally.published = taken as u64;
         // Status messages of the gateway itself are not counted as received.
         if batch.first().is_some_and(|publication| publication.publisher.door.is_none()) {
@@ -197,8 +203,10 @@ impl Worker {
         let mut start = 0;
         while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
             start += self.stage(rest, &mut pushed.tally);
+            let before = gather.stored();
             self.flush(rest, gather, pushed);
-            if self.work(&pushed.tally) >= most {
+            self.staged_max = if gather.stored() > before { STORED_STAGED_MAX } else { STAGED_MAX };
+            if self.work(&pushed.tally, gather) >= most {
                 break;
             }
         }
@@ -206,8 +214,8 @@ impl Worker {
     }
 
     /// The work of a batch so far, in deliveries.
-    const fn work(&self, tally: &Tally) -> u64 {
-        tally.matched + self.routed
+    const fn work(&self, tally: &Tally, gather: &Gather) -> u64 {
+        tally.matched + self.routed + gather.stored() * (STORED_WORK - 1)
     }
 
     /// Stages publications until the arena is full, or finding their subscribers has taken as long as that would.
@@ -236,7 +244,7 @@ impl Worker {
             last = Some(topic.as_str());
             self.stage_one(index, publication, &routes, tally);
             self.routes.push(routes);
-            if self.staging.len() >= STAGED_MAX || self.routed >= routed_max {
+            if self.staging.len() >= self.staged_max || self.routed >= routed_max {
                 return index + 1;
             }
         }

@@ -1,7 +1,7 @@
 //! The part of a batch of publications that goes into the store of sessions.
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::{HashMap, hash_map::Entry},
     sync::Arc,
 };
@@ -25,6 +25,8 @@ use crate::{
 pub struct Gather {
     begun: OnceCell<Arc<Gathering>>,
     parcels: RefCell<Parcels>,
+    /// Deliveries that were put.
+    stored: Cell<u64>,
     if_refused: IfRefused,
 }
 
@@ -48,6 +50,11 @@ impl Gather {
     /// The gathering, begun if need be.
     pub fn begin(&self, store: &dyn SessionStore) -> &Arc<Gathering> {
         self.begun.get_or_init(|| Gathering::open(store.batch(), self.if_refused))
+    }
+
+    /// The number of deliveries of publications that were put.
+    pub(crate) const fn stored(&self) -> u64 {
+        self.stored.get()
     }
 
     /// Puts what this holds. Ready if it holds nothing.
@@ -82,6 +89,7 @@ impl Publication<'_> {
         manner: Manner,
     ) -> Option<StoredDelivery> {
         let gather = delivery.gather?;
+        gather.stored.set(gather.stored.get() + 1);
         let gathering = gather.begin(store);
         // Held by the publication, so that no other message has its address.
         let message = delivery.share(self);

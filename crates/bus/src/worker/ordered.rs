@@ -30,7 +30,7 @@ impl Worker {
         let mut rest = batch;
         let mut held: Option<(Held<'_>, u64)> = None;
         while !rest.is_empty() {
-            let before = self.work(&pushed.tally);
+            let before = self.work(&pushed.tally, gather);
             let next = self.within_turn(rest.get(..self.run_max).unwrap_or(rest));
             let (count, shards) = bus.order().run(next);
             let (run, later) = rest.split_at(count);
@@ -44,9 +44,9 @@ impl Worker {
             self.deliver(u64::MAX, run, gather, pushed);
             rest = later;
             // After a run with very many subscribers the next ones are short.
-            let is_wide = self.work(&pushed.tally) - before >= DELIVERIES_PER_TURN;
+            let is_wide = self.work(&pushed.tally, gather) - before >= DELIVERIES_PER_TURN;
             self.run_max = if is_wide { 1 } else { (2 * self.run_max).min(RUN_MAX) };
-            if self.work(&pushed.tally) >= most {
+            if self.work(&pushed.tally, gather) >= most {
                 break;
             }
         }
