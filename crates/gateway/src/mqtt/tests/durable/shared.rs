@@ -1,0 +1,155 @@
+//! Messages of shared subscriptions whose members leave, and exchanges whose numbers come round.
+
+use super::*;
+
+/// A message of a shared subscription is in the store as long as a member has to get it.
+#[test]
+fn s4_8_2_what_a_member_left_is_in_the_store_for_another() {
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            writer.publish(&message("q", b"1", Qos::AtLeastOnce)).await;
+            leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
+            house.client(Version::V5, "one").await.nothing().await;
+        })
+        .await;
+    });
+    let store = store.crashed(usize::MAX);
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let mut other = house.connect(&lasting(&mut list, "two")).await;
+            assert_eq!(other.message().await.payload, b"1");
+            other.nothing().await;
+        })
+        .await;
+    });
+    assert_eq!(store.crashed(usize::MAX).len(), 2, "a session and its subscription");
+}
+
+/// A member ends its session when the disk is full, which is found when its batch is appended or when it is written.
+/// What was acknowledged goes to the other member all the same, and no record of the first is left.
+fn left_on_a_full_disk(qos: Qos, found_when_written: bool) {
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            leave_behind(&house, "one", "$share/g/q", qos).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            for payload in [b"1", b"2", b"3"] {
+                assert_eq!(writer.publish(&message("q", payload, qos)).await, ReasonCode::SUCCESS);
+            }
+            leave_behind(&house, "two", "$share/g/q", qos).await;
+            while house.ctx.door.sessions_away() < 2 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        store.commit(usize::MAX);
+        store.set_full(!found_when_written);
+        let fails = async {
+            while found_when_written && store.waiting() == 0 {
+                tokio::task::yield_now().await;
+            }
+            store.fail();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = fails => unreachable!("it has no end"),
+            _ = committing(&store, async { house.client(Version::V5, "one").await.nothing().await }) => {}
+        }
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let mut other = house.connect(&lasting(&mut list, "two")).await;
+            for payload in [b"1", b"2", b"3"] {
+                let got = other.message().await;
+                assert_eq!((&*got.payload, got.qos), (&payload[..], qos));
+            }
+            store.set_full(false);
+            // Its session and its subscription.
+            until_left(&store, &mut other, 2).await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn s4_8_2_what_a_member_left_on_a_full_disk_stays_with_another() {
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        left_on_a_full_disk(qos, false);
+    }
+}
+
+#[test]
+fn s4_8_2_what_a_member_left_when_the_disk_became_full_stays_with_another() {
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        left_on_a_full_disk(qos, true);
+    }
+}
+
+/// The refusal of a message to its publisher is not undone because the member that had it leaves.
+#[test]
+fn s4_8_2_what_was_refused_is_not_handed_on() {
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            store.set_full(true);
+            let refused = writer.publish(&message("q", b"1", Qos::AtLeastOnce)).await;
+            assert_eq!(refused, ReasonCode::QUOTA_EXCEEDED);
+            store.set_full(false);
+            leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
+            house.client(Version::V5, "one").await.nothing().await;
+            let mut list = PropertyBuffer::new();
+            house.connect(&lasting(&mut list, "two")).await.nothing().await;
+        })
+        .await;
+    });
+}
+
+/// The client never completes its oldest exchange, and more messages than there are identifiers are dropped meanwhile.
+#[test]
+fn s4_3_3_what_is_complete_is_forgotten_when_identifiers_have_come_round() {
+    const ROUND: u64 = 66_000;
+    let store = MemoryStore::default();
+    let mut batch = store.batch();
+    let mut log = SessionLog::begin(SessionKey(Arc::from("s")), Arc::from("anonymous"), None, batch.as_mut());
+    let wanted =
+        Wanted { max_qos: fogmux_bus::Qos::ExactlyOnce, no_local: false, retain_as_published: false, id: None };
+    log.subscribe(&Subscription::parse("q").unwrap(), wanted, batch.as_mut());
+    log.disconnect(1, Some(Sequence(ROUND)), batch.as_mut());
+    let session = RecordId(0);
+    batch.put(&Record::Released(session, Sequence(0)));
+    drop(batch.append());
+    store.commit(usize::MAX);
+    let id = Sequence(ROUND).packet_id().get();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let mut reader = house.connect(&lasting(&mut list, "s")).await;
+            assert_eq!(reader.packet().await, acknowledgement(0x62, 1));
+            let mut writer = house.client(Version::V5, "writer").await;
+            writer.publish(&message("q", b"x", Qos::ExactlyOnce)).await;
+            assert_eq!(publish_of(&reader.packet().await), (id, false, 2));
+            reader.write(&acknowledgement(0x50, id)).await;
+            assert_eq!(reader.packet().await, acknowledgement(0x62, id));
+            reader.write(&acknowledgement(0x70, id)).await;
+            reader.silence().await;
+        })
+        .await;
+    });
+    let store = store.crashed(usize::MAX);
+    assert_eq!(store.len(), 3, "the session, its subscription, and the oldest exchange");
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let mut reader = house.connect(&lasting(&mut list, "s")).await;
+            assert_eq!(reader.packet().await, acknowledgement(0x62, 1));
+            reader.silence().await;
+        })
+        .await;
+    });
+}
