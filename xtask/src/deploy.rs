@@ -1,11 +1,12 @@
 //! The files shipped beside the binary: the unit as systemd reads it, the image's list of ports, the filter of
-//! fail2ban.
+//! fail2ban, the packages as Debian installs them.
 
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::command::{command, on_path, output, run};
+use crate::dist;
 use crate::fail2ban;
 use crate::gateway;
 use crate::setup;
@@ -20,7 +21,8 @@ pub(crate) fn deploy(tree: &Tree) -> Result<()> {
     image(tree)?;
     unit(tree)?;
     setup::log_reader()?;
-    fail2ban::check(tree)
+    fail2ban::check(tree)?;
+    dist::check(tree)
 }
 
 /// `systemd-analyze` looks for the program too, so the unit is checked with the one built here.

@@ -6,6 +6,7 @@ mod command;
 mod cross;
 mod deny;
 mod deploy;
+mod dist;
 mod fail2ban;
 mod foreign;
 mod fuzz;
@@ -33,6 +34,8 @@ cargo xtask graph [TREE]   only checks the imports of the gateway's modules (a p
 cargo xtask prose          only checks lines, comments and the index of decisions (a part of `docs`)
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask size           builds the release program with the doors only and with all features: sizes
+cargo xtask dist [--lean] [--target TRIPLE]
+                           builds the release program and makes packages of it, under target/dist
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask simulate [N]   runs N seeds of the simulation, 10 000 unless told otherwise, with optimisation
 cargo xtask fuzz [SECONDS] [TARGET]…
@@ -80,6 +83,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("prose") => prose::check(&tree),
         Some("setup") => setup::everything(&tree),
         Some("size") => size::size(&tree),
+        Some("dist") => dist::dist(&tree, &words.collect::<Vec<_>>()),
         Some("cross") => cross::cross(&tree),
         Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),

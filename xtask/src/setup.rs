@@ -122,6 +122,13 @@ fn missing(programs: &[Program]) -> Vec<&'static str> {
     packages
 }
 
+/// These programs of [`CLIENTS`].
+pub(crate) fn packages_of(names: &[&str]) -> Result<()> {
+    let missing = CLIENTS.iter().filter(|program| names.contains(&program.name) && !on_path(program.name));
+    let packages: Vec<&str> = missing.map(|program| program.package).collect();
+    if packages.is_empty() { Ok(()) } else { debian(&packages) }
+}
+
 /// The programs that lay links.
 pub(crate) fn links() -> Result<()> {
     let packages = missing(&LINKS);

@@ -35,7 +35,7 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::exit::{Failure, Status};
@@ -64,6 +64,12 @@ pub fn run_command_line() -> ExitCode {
             failure.code()
         }
     }
+}
+
+/// Returns the definition of the command line, from which manual pages and shell completions are made.
+#[must_use]
+pub fn commands() -> clap::Command {
+    Cli::command()
 }
 
 /// Returns the errors of a configuration's text, one per line as `fogmux check` prints them; none if it is valid.

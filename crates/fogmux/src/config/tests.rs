@@ -28,6 +28,20 @@ fn the_reference_lists_every_key() {
     assert!(missing.is_empty(), "config/fogmux.toml does not list {missing:?}");
 }
 
+#[cfg(all(feature = "mqtt", feature = "coap", feature = "http", feature = "xmpp"))]
+#[test]
+fn every_preset_is_valid_and_fits_the_memory_it_is_for() {
+    const MIB: u64 = 1 << 20;
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    for (name, memory) in [("pi-zero-2w", 100 * MIB), ("pi-3", 250 * MIB), ("pi-4-5", 1024 * MIB)] {
+        let text = std::fs::read_to_string(directory.join(name).with_extension("toml")).unwrap();
+        let config = load(&[Source::new(name, &text)]).unwrap();
+        assert_eq!(crate::memory_limit::warnings(&config, Some(memory)), [""; 0], "{name}");
+    }
+    let presets = std::fs::read_dir(directory).unwrap().count() - 1;
+    assert_eq!(presets, 3, "a preset is not in this list");
+}
+
 #[test]
 fn all_problems_are_reported_at_once_with_their_lines() {
     let text = r#"
