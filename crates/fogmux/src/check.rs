@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         return say!("{REFERENCE}");
     };
     let checked = read(Some(file), &[]).and_then(|config| match problems_of_files(&config) {
-        problems if problems.0.is_empty() => Ok(remarks(&config)),
+        problems if problems.0.is_empty() => Ok(remarks(&config, None)),
         problems => Err(ReadError::Problems(problems)),
     });
     match checked {
@@ -46,12 +46,12 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
 }
 
 /// Returns remarks on a valid configuration that probably has another effect than intended: the warnings of a start,
-/// and notes on the files of credentials and rules, which are in the default data directory unless the configuration
-/// names others.
-fn remarks(config: &Config) -> Vec<String> {
-    let mut remarks = warnings(config, None);
+/// and notes on the files of credentials and rules, which are in the data directory – the default one if it is `None` –
+/// unless the configuration names others.
+pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> {
+    let mut remarks = warnings(config, directory);
     let file = |named: &Option<PathBuf>, name: &str| {
-        named.clone().or_else(|| Some(data::default_directory().ok()?.join(name)).filter(|file| file.is_file()))
+        named.clone().or_else(|| Some(data::directory(directory).ok()?.join(name)).filter(|file| file.is_file()))
     };
     if let Some(Ok(acl)) = file(&config.auth.acl_file, data::ACL).as_deref().map(Acl::load) {
         remarks.extend(acl.notes().iter().map(ToString::to_string));
@@ -93,7 +93,7 @@ fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
 }
 
 /// Returns the problems inside the files that a configuration names.
-fn problems_of_files(config: &Config) -> Problems {
+pub(crate) fn problems_of_files(config: &Config) -> Problems {
     let mut problems = Vec::new();
     let mut note = |key: &str, found: fogmux_auth::Problems| {
         problems.extend(found.0.into_iter().map(|problem| Problem {

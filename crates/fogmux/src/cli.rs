@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Validate a configuration and report all errors
     Check(Later<Check>),
+    /// Find out why something does not work; exit code 69 if there is a problem
+    Doctor(Later<Doctor>),
     /// Add a user or change a password; reads it from standard input if that is not a terminal
     Passwd(Later<Passwd>),
     /// Query the access rules
@@ -116,6 +118,22 @@ pub(crate) struct Check {
     #[arg(long, conflicts_with = "file")]
     pub(crate) defaults: bool,
     /// Print the errors as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Examines configuration, data and machine.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Configuration file of the gateway [default: built-in defaults]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// Exit with 69 for warnings as well
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print the findings as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -17,7 +17,7 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use listeners::Tls;
+pub(crate) use listeners::{Listener, Protection, Tls};
 pub(crate) use load::{load, sources};
 pub(crate) use model::Config;
 pub(crate) use problem::{Location, Problem, Problems, Source};

@@ -19,6 +19,7 @@ mod config;
 mod data;
 mod demo;
 mod disk;
+mod doctor;
 mod exit;
 mod home;
 mod import;
@@ -84,6 +85,7 @@ pub fn configuration_problems(text: &str) -> Vec<String> {
 fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Check(arguments) => check::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Pub(arguments) => client::run_publish(&arguments),
         Command::Sub(arguments) => client::run_subscribe(&arguments),
         Command::Get(arguments) => client::run_get(&arguments),

@@ -31,7 +31,7 @@ pub(crate) fn of_control_group() -> Option<u64> {
 }
 
 /// The least limit, by the lines of `/proc/self/cgroup`: `0::<path>` in version 2, `<number>:memory:<path>` in 1.
-fn limit(groups: &str, root: &Path) -> Option<u64> {
+pub(crate) fn limit(groups: &str, root: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (root, file) = match fields.next()? {

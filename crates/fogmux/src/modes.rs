@@ -19,23 +19,46 @@ pub(crate) fn restrict() {
 /// Warns of a directory, files of secrets and files of the store that others can access, with the command that corrects
 /// it.
 pub(crate) fn warn_of_open(config: &Config, directory: &Path) {
+    let Some(Open { first, count, mend }) = open(config, directory) else { return };
+    tracing::warn!(
+        first = %first.display(), count,
+        "other users can read the data directory; close it with: {mend}"
+    );
+}
+
+/// Directories and files that others can access.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) first: PathBuf,
+    pub(crate) count: usize,
+    /// The command that closes them.
+    pub(crate) mend: String,
+}
+
+/// Finds the data directory, files of secrets and files of the store that others can access.
+pub(crate) fn open(config: &Config, directory: &Path) -> Option<Open> {
     let store = config.store.path.clone().unwrap_or_else(|| directory.join("store"));
     let mut left = FILES_MAX;
     let mut open = Vec::new();
-    note(directory, &mut open);
+    open.extend(Some(directory.to_owned()).filter(|directory| is_open(directory)));
     for name in [data::USERS, data::PSK, data::OSCORE, data::PKI, crate::admin_password::FILE] {
-        walk(&directory.join(name), &is_secret, &mut left, &mut open);
+        walk(&directory.join(name), &|path| is_secret(path) && is_open(path), &mut left, &mut open);
     }
-    walk(&store, &|_| true, &mut left, &mut open);
-    let Some(first) = open.first() else { return };
+    walk(&store, &is_open, &mut left, &mut open);
+    let first = open.first()?.clone();
     let mend = match store.starts_with(directory) {
         true => format!("chmod -R go= {}", quoted(directory)),
         false => format!("chmod -R go= {} {}", quoted(directory), quoted(&store)),
     };
-    tracing::warn!(
-        first = %first.display(), count = open.len(),
-        "other users can read the data directory; close it with: {mend}"
-    );
+    Some(Open { first, count: open.len(), mend })
+}
+
+/// The first file of a directory, itself included, that is as asked for. Links are not followed.
+pub(crate) fn find(directory: &Path, wanted: &dyn Fn(&std::fs::Metadata) -> bool) -> Option<PathBuf> {
+    let mut left = FILES_MAX;
+    let mut all = Vec::new();
+    walk(directory, &|path| std::fs::symlink_metadata(path).is_ok_and(|found| wanted(&found)), &mut left, &mut all);
+    all.into_iter().next()
 }
 
 /// Certificates and revocation lists are public.
@@ -43,25 +66,23 @@ fn is_secret(file: &Path) -> bool {
     !matches!(file.extension().and_then(|name| name.to_str()), Some("pem" | "crt"))
 }
 
-fn note(path: &Path, open: &mut Vec<PathBuf>) {
-    let Ok(metadata) = std::fs::symlink_metadata(path) else { return };
-    if !metadata.is_symlink() && metadata.permissions().mode() & OTHERS != 0 {
-        open.push(path.to_owned());
-    }
+fn is_open(path: &Path) -> bool {
+    let is_open = |found: &std::fs::Metadata| !found.is_symlink() && found.permissions().mode() & OTHERS != 0;
+    std::fs::symlink_metadata(path).is_ok_and(|found| is_open(&found))
 }
 
-fn walk(path: &Path, counts: &dyn Fn(&Path) -> bool, left: &mut usize, open: &mut Vec<PathBuf>) {
+fn walk(path: &Path, counts: &dyn Fn(&Path) -> bool, left: &mut usize, found: &mut Vec<PathBuf>) {
     if *left == 0 {
         return;
     }
     *left -= 1;
     if counts(path) {
-        note(path, open);
+        found.push(path.to_owned());
     }
     // Links are not followed, because they may be circular.
     if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-            walk(&entry.path(), counts, left, open);
+            walk(&entry.path(), counts, left, found);
         }
     }
 }
@@ -88,7 +109,8 @@ mod tests {
         file("a/b/server.key", 0o640);
         file("a/b/other.key", 0o600);
         let mut open = Vec::new();
-        walk(&home.path().join("a"), &|path| is_secret(path) && path.is_file(), &mut 100, &mut open);
+        let secret = |path: &Path| is_secret(path) && path.is_file() && is_open(path);
+        walk(&home.path().join("a"), &secret, &mut 100, &mut open);
         assert_eq!(open, [home.path().join("a/b/server.key")]);
         let mut left = 2;
         walk(&home.path().join("a"), &is_secret, &mut left, &mut open);

@@ -4,7 +4,7 @@ mod files;
 
 use std::io;
 
-pub use files::{Files, OpenError};
+pub use files::{Files, LOCK, OpenError};
 use rustix::io::Errno;
 
 /// The number of a segment's file.

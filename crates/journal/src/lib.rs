@@ -43,7 +43,7 @@ mod work;
 pub use batch::{Appended, Batch, Record, Ticket};
 pub use committer::Committer;
 pub use config::{Config, ConfigError};
-pub use disk::{Disk, Files, OpenError, Slot, is_of_medium};
+pub use disk::{Disk, Files, LOCK, OpenError, Slot, is_of_medium};
 pub use frame::FORMAT;
 pub use journal::{Failure, Figures, Journal, Location, Occasion, Parts, Progress, Refused};
 pub use mode::Mode;

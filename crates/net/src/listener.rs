@@ -17,8 +17,8 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// A dead peer behind a NAT is noticed after about two minutes even by protocols that do not ask.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// UDP buffers in bytes; the kernel cuts them to `net.core.rmem_max`, which `fogmux doctor` looks at.
-const UDP_BUFFER_BYTES: usize = 4 << 20;
+/// UDP buffers in bytes; the kernel cuts them to `net.core.rmem_max` and `wmem_max`, which `fogmux doctor` looks at.
+pub const UDP_BUFFER_BYTES: usize = 4 << 20;
 
 /// Whether several sockets share a port and the kernel spreads what arrives over them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

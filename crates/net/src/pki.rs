@@ -11,6 +11,7 @@
 //! ECDSA P-256 unless asked otherwise. RFC 5280: the authority is a CA of path length 0, other certificates are none.
 
 mod authority;
+mod dates;
 mod files;
 mod revocation;
 
@@ -37,6 +38,7 @@ use zeroize::Zeroizing;
 pub use self::files::inherit;
 pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect},
+    dates::{Dates, dates, next_updates},
     revocation::{Revocations, Revoked},
 };
 use crate::{certificate::read_certificates, error::TlsError, profile::KeyKind, provider::provider, tls::TlsConfig};

@@ -33,5 +33,7 @@ pub use disk::is_unwritable;
 pub use durability::Durability;
 pub use fogmux_journal::{ReadError, RecordId};
 pub use kind::Kind;
+pub use losses::FILE as LOSSES;
 pub use open::OpenError;
+pub use open::lock_file;
 pub use store::{JournalStore, RECORD_KEY_BYTES_MAX, StoreConfig};

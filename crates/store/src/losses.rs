@@ -11,8 +11,8 @@ use std::{
 
 use fogmux_journal::{Missing, Recovery};
 
-/// The file's name in the directory of the store.
-pub(crate) const FILE: &str = "losses";
+/// The file in the directory of a store that lists what damage has cost, a line for each finding.
+pub const FILE: &str = "losses";
 /// A file that is longer gets no more lines.
 const BYTES_MAX: u64 = 256 << 10;
 

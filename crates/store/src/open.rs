@@ -87,6 +87,12 @@ pub(crate) enum Opened {
     Nothing,
 }
 
+/// Returns the file that whoever has opened the store in `path` holds locked (`flock`).
+#[must_use]
+pub fn lock_file(path: &Path) -> PathBuf {
+    path.join(SEGMENTS).join(fogmux_journal::LOCK)
+}
+
 /// Opens or creates the store in `path`; if the disk cannot be written, opens it for reading.
 pub(crate) fn open(path: &Path, config: Config, shared: &Shared) -> Result<Opened, OpenError> {
     warn_of_older(path);

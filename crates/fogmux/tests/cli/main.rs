@@ -1,6 +1,7 @@
 //! The built binary from outside: what scripts, service managers and people at a shell rely on.
 
 mod command_line;
+mod doctor;
 mod doors;
 mod readme;
 mod support;

@@ -15,7 +15,8 @@ use rustix::{
 
 use super::{Disk, Slot};
 
-const LOCK: &str = "lock";
+/// The file in the directory of a journal that is locked while the journal is open.
+pub const LOCK: &str = "lock";
 /// A segment that is not yet complete.
 const UNFINISHED: &str = "unfinished";
 const SUFFIX: &str = ".segment";

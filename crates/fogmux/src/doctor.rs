@@ -1,0 +1,148 @@
+//! `fogmux doctor`: why something does not work, each finding with the command that mends it (ADR 0047). It changes
+//! nothing, and works with and without a running gateway.
+
+mod access;
+mod certificates;
+mod clock;
+mod configuration;
+mod disk;
+mod files;
+mod finding;
+mod gateway;
+mod limits;
+mod listeners;
+mod machine;
+mod pi;
+mod sockets;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::cli::Doctor;
+use crate::config::Config;
+use crate::data;
+use crate::exit::{Failure, Status};
+use crate::output::say;
+use finding::{Level, Report};
+use machine::{Machine, Process};
+
+/// The configuration, data and machine that are examined.
+struct Subject<'a> {
+    machine: &'a Machine,
+    config: &'a Config,
+    /// The file on the command line.
+    config_file: Option<&'a Path>,
+    /// The data directory.
+    directory: PathBuf,
+    /// The gateway that runs on it.
+    running: Option<Process>,
+    /// The wall clock, since 1970.
+    now: Duration,
+}
+
+impl Subject<'_> {
+    /// The directory of the store.
+    fn store(&self) -> PathBuf {
+        self.config.store.path.clone().unwrap_or_else(|| self.directory.join(data::STORE))
+    }
+
+    /// `--config FILE --data DIR` for a command that mends, as far as they were given or matter.
+    fn arguments(&self) -> String {
+        let mut text = String::new();
+        if let Some(file) = self.config_file {
+            text += &format!(" --config {}", file.display());
+        }
+        text + &format!(" --data {}", self.directory.display())
+    }
+}
+
+/// Examines everything, and prints it. Ends with 78 if the configuration is invalid, with 69 if there is another
+/// problem or, with `--strict`, a warning.
+pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
+    let machine = Machine::here();
+    let directory = data::directory(arguments.data.directory.as_deref())?;
+    let mut report = Report::default();
+    let file = arguments.config.as_deref();
+    let config = configuration::examine(file, &directory, &mut report);
+    let valid = config.is_some();
+    // Without a valid configuration the machine and the data directory are examined as with the defaults.
+    let config = config.unwrap_or_default();
+    examine(&machine, &config, file, directory, valid, &mut report);
+    if arguments.json {
+        say!("{}\n", report.json())?;
+    } else {
+        say!("{}", report.text())?;
+    }
+    let limit = if arguments.strict { Level::Warning } else { Level::Problem };
+    match report.worst() {
+        _ if !valid => Err(Failure::silent(Status::Config)),
+        worst if worst >= limit => Err(Failure::silent(Status::Unavailable)),
+        Level::Ok | Level::Unknown | Level::Warning | Level::Problem => Ok(()),
+    }
+}
+
+fn examine(
+    machine: &Machine,
+    config: &Config,
+    config_file: Option<&Path>,
+    directory: PathBuf,
+    valid: bool,
+    report: &mut Report,
+) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut subject = Subject { machine, config, config_file, directory, running: None, now };
+    subject.running = gateway::examine(&subject, report);
+    if valid {
+        listeners::examine(&subject, report);
+        access::examine(&subject, report);
+        certificates::examine(&subject, report);
+    }
+    files::examine(&subject, report);
+    clock::examine(&subject, report);
+    disk::examine(&subject, report);
+    limits::examine(&subject, report);
+    pi::examine(&subject, report);
+}
+
+/// Quotes a path for a shell, where it needs that.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn paths_are_quoted_for_shells() {
+        assert_eq!(quoted(Path::new("/a/b-1.toml")), "/a/b-1.toml");
+        assert_eq!(quoted(Path::new("/a b/c'd")), "'/a b/c'\\''d'");
+    }
+
+    /// A command that does not exist mends nothing.
+    #[test]
+    fn commands_of_ours_that_mend_are_ones_that_exist() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("fogmux.toml");
+        std::fs::write(&file, "[workers]\ncount = \"many\"\n").unwrap();
+        let mut report = Report::default();
+        assert!(configuration::examine(Some(&file), directory.path(), &mut report).is_none());
+        std::fs::write(directory.path().join("acl.toml"), "[[allow]]\nwho = 1\n").unwrap();
+        examine(&Machine::here(), &Config::default(), None, directory.path().into(), true, &mut report);
+        let ours: Vec<&str> = report
+            .0
+            .iter()
+            .filter_map(|finding| finding.mend.as_deref())
+            .filter(|mend| mend.starts_with("fogmux "))
+            .collect();
+        assert!(ours.len() >= 2, "{ours:?}");
+        for mend in ours {
+            assert!(Cli::try_parse_from(mend.split(' ')).is_ok(), "{mend}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The users and the access rules: whether they let nobody or everybody in.
+
+use fogmux_auth::{Action, AnonymousPolicy, Authority, Door, Principal, Reach, Rules};
+
+use super::Subject;
+use super::finding::Report;
+use crate::home;
+
+/// A topic that no rule names, unless it is one for every topic.
+const ANY_TOPIC: &str = "fogmux-doctor/any/topic";
+
+pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
+    let sources = match home::sources(subject.config, Some(&subject.directory)) {
+        Ok(sources) => sources,
+        Err(failure) => return report.unknown("access", failure.message().unwrap_or_default()),
+    };
+    let (acl, anonymous) = (sources.acl.clone(), sources.anonymous);
+    let rules = match Rules::load(&sources) {
+        Ok(rules) => rules,
+        Err(problems) => {
+            let mend = format!("fogmux acl test{} anonymous read topic", subject.arguments());
+            return report.problem("access", problems.to_string(), mend);
+        }
+    };
+    let before = report.0.len();
+    let authority = std::sync::Arc::new(Authority::new(rules));
+    let may_write = |who: &Principal, door| authority.may(who, &who.name, Action::Write, door, ANY_TOPIC).allowed;
+    let reads_all =
+        |who: &Principal, door| matches!(authority.access(who, &who.name, door).may_subscribe("#"), Reach::Everything);
+    let doors = [Door::Mqtt, Door::Coap, Door::Http, Door::Xmpp];
+    let nameless = Principal::anonymous();
+    if anonymous == AnonymousPolicy::Everywhere && doors.iter().any(|door| may_write(&nameless, *door)) {
+        let mend = format!("fogmux acl test{} anonymous write {ANY_TOPIC}", subject.arguments());
+        report.warning("access", "others may write every topic without a credential", mend);
+    }
+    if anonymous == AnonymousPolicy::Everywhere && doors.iter().any(|door| reads_all(&nameless, *door)) {
+        let mend = format!("fogmux acl test{} anonymous read '#'", subject.arguments());
+        report.warning("access", "others may read every topic without a credential", mend);
+    }
+    if let Some(file) = acl
+        && std::fs::read_to_string(&file).is_ok_and(|text| !text.contains("[[allow]]"))
+    {
+        let text = format!("{}: no rule allows anything, so nobody may read or write", file.display());
+        report.problem("access", text, format!("add an [[allow]] section to {}", file.display()));
+    }
+    if report.0.len() == before {
+        report.ok("access", "the rules let in neither nobody nor everybody");
+    }
+}

@@ -1,0 +1,133 @@
+//! Certificates, their keys and revocation lists: whether they can be used, and until when.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fogmux_net::{TlsConfig, pki};
+
+use super::finding::Report;
+use super::gateway::RESTART;
+use super::{Subject, quoted};
+use crate::data;
+
+const DAY: u64 = 86_400;
+/// A certificate with less than this left is warned of.
+const SOON: u64 = 30 * DAY;
+
+/// A file of certificates, and what replaces it.
+struct Certificate {
+    file: PathBuf,
+    mend: String,
+}
+
+pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
+    let Subject { config, directory, now, .. } = subject;
+    let tls = &config.tls;
+    let own = directory.join(data::PKI);
+    let mut all = Vec::new();
+    match (&tls.certificate_file, &tls.key_file) {
+        (Some(certificate), Some(key)) => {
+            if let Err(error) = TlsConfig::load(certificate, key) {
+                let mend = format!("openssl x509 -noout -pubkey -in {}", quoted(certificate));
+                report.problem(
+                    "certificate-key",
+                    format!("{} with {}: {error}", certificate.display(), key.display()),
+                    mend,
+                );
+            } else {
+                report.ok("certificate-key", format!("{} fits {}", key.display(), certificate.display()));
+            }
+            let mend = format!("have its authority issue a new one, and replace {}", certificate.display());
+            all.push(Certificate { file: certificate.clone(), mend });
+        }
+        (Some(_), None) | (None, Some(_)) | (None, None) => {
+            // The gateway renews its own at each start.
+            let found = std::fs::read_dir(&own).into_iter().flatten().flatten().map(|entry| entry.path());
+            let is_server = |file: &Path| {
+                let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                name.starts_with("server") && name.ends_with(".pem")
+            };
+            let mut files: Vec<PathBuf> = found.filter(|file| is_server(file)).collect();
+            files.sort();
+            all.extend(files.into_iter().map(|file| Certificate { file, mend: RESTART.to_owned() }));
+        }
+    }
+    let authority = tls.client_ca_file.clone().unwrap_or_else(|| directory.join(data::AUTHORITY));
+    let mend = format!("openssl x509 -noout -dates -in {}", quoted(&authority));
+    all.push(Certificate { file: authority, mend });
+    for certificate in all.iter().filter(|certificate| certificate.file.exists()) {
+        dates(certificate, *now, report);
+    }
+    let list = tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
+    if list.exists() {
+        revocations(&list, *now, report);
+    }
+}
+
+/// The dates of all certificates of a file, of which one is enough to end a handshake.
+fn dates(Certificate { file, mend }: &Certificate, now: Duration, report: &mut Report) {
+    let found = match pki::dates(file) {
+        Ok(found) => found,
+        Err(error) => return report.problem("certificate", error.to_string(), mend.as_str()),
+    };
+    let now = now.as_secs();
+    for pki::Dates { subject, not_before_unix_s, not_after_unix_s } in found {
+        let what = format!("{}, {subject}", file.display());
+        if not_before_unix_s > now {
+            let days = (not_before_unix_s - now).div_ceil(DAY);
+            let text = format!("{what}: valid only in {days} days; the clock may be in the past");
+            report.problem("certificate", text, "timedatectl");
+        } else if not_after_unix_s < now {
+            let text = format!("{what}: expired {} days ago", (now - not_after_unix_s) / DAY);
+            report.problem("certificate", text, mend.as_str());
+        } else if not_after_unix_s - now < SOON {
+            let text = format!("{what}: ends in {} days", (not_after_unix_s - now) / DAY);
+            report.warning("certificate", text, mend.as_str());
+        } else {
+            report.ok("certificate", format!("{what}: valid for {} days", (not_after_unix_s - now) / DAY));
+        }
+    }
+}
+
+fn revocations(file: &Path, now: Duration, report: &mut Report) {
+    let lists = match pki::next_updates(file) {
+        Ok(lists) => lists,
+        Err(error) => return report.problem("revocation-list", error.to_string(), ""),
+    };
+    let now = now.as_secs();
+    match lists.into_iter().flatten().min() {
+        Some(next) if next < now => {
+            let days = (now - next) / DAY;
+            let text = format!("{}: a newer one has been due for {days} days (nextUpdate)", file.display());
+            report.warning("revocation-list", text, format!("replace {}", file.display()));
+        }
+        Some(_) | None => report.ok("revocation-list", format!("{}: up to date", file.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn certificates_are_judged_by_their_dates() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let made_pki = pki::ensure(directory.path(), &["localhost".to_owned()], made).unwrap();
+        let certificate = Certificate { file: made_pki.certificate, mend: "renew".to_owned() };
+        let end = pki::dates(&certificate.file).unwrap()[0].not_after_unix_s;
+        let judged = |now| {
+            let mut report = Report::default();
+            dates(&certificate, Duration::from_secs(now), &mut report);
+            report.worst()
+        };
+        assert_eq!(judged(end - SOON - 1), Level::Ok);
+        assert_eq!(judged(end - SOON + 1), Level::Warning);
+        assert_eq!(judged(end), Level::Warning);
+        assert_eq!(judged(end + 1), Level::Problem);
+        assert_eq!(judged(1_000_000_000), Level::Problem, "valid only later");
+    }
+}

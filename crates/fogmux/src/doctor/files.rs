@@ -1,0 +1,47 @@
+//! The modes and owners of the data directory and of files with secrets.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::finding::Report;
+use super::{Subject, quoted};
+use crate::modes;
+
+pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
+    let Subject { config, directory, .. } = subject;
+    if !directory.is_dir() {
+        return;
+    }
+    match modes::open(config, directory) {
+        Some(open) => {
+            let text =
+                format!("{} and {} more: others may access what is secret", open.first.display(), open.count - 1);
+            report.problem("files-open", text, open.mend);
+        }
+        None => report.ok("files-open", "the data directory is closed to others"),
+    }
+    let named =
+        [&config.tls.key_file, &config.auth.psk_file, &config.auth.users_file, &config.auth.admin_password_file];
+    for file in named.into_iter().flatten() {
+        // A group may be the way by which a service reads a key; everybody never is.
+        if std::fs::metadata(file).is_ok_and(|found| found.mode() & 0o007 != 0) {
+            let text = format!("{}: everybody may access it", file.display());
+            report.problem("files-open", text, format!("chmod o= {}", quoted(file)));
+        }
+    }
+    owners(directory, report);
+}
+
+/// Files that another user has made, mostly root, are ones that the gateway cannot write or read.
+fn owners(directory: &Path, report: &mut Report) {
+    let Ok(owner) = std::fs::metadata(directory).map(|found| found.uid()) else { return };
+    let foreign = |found: &std::fs::Metadata| found.uid() != owner;
+    match modes::find(directory, &foreign) {
+        Some(file) => {
+            let text = format!("{} belongs to another user than {}", file.display(), directory.display());
+            let mend = format!("chown -R --reference={0} {0}", quoted(directory));
+            report.problem("files-owner", text, mend);
+        }
+        None => report.ok("files-owner", "all files belong to the owner of the data directory"),
+    }
+}

@@ -1,0 +1,104 @@
+//! The data directory, whether a gateway runs on it, and what that one says of itself.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+use super::Subject;
+use super::finding::Report;
+use super::machine::Process;
+
+/// How long the gateway may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 16 << 10;
+
+/// Returns the running gateway.
+pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) -> Option<Process> {
+    let directory = &subject.directory;
+    match std::fs::metadata(directory) {
+        Ok(found) if found.is_dir() => report.ok("data-directory", directory.display().to_string()),
+        Ok(_) => report.problem("data-directory", format!("{} is no directory", directory.display()), ""),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            report.ok("data-directory", format!("{} does not exist: the first start makes it", directory.display()));
+        }
+        Err(error) => {
+            let mend = format!("sudo fogmux doctor{}", subject.arguments());
+            report.unknown("data-directory", format!("{}: {error}; try `{mend}`", directory.display()));
+        }
+    }
+    let lock = match std::fs::metadata(fogmux_store::lock_file(&subject.store())) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            report.ok("gateway", "no gateway has run on this data directory");
+            return None;
+        }
+        Err(error) => {
+            report.unknown("gateway", format!("whether one runs cannot be seen: {error}"));
+            return None;
+        }
+    };
+    let Some(process) = subject.machine.locked_by(lock.dev(), lock.ino()) else {
+        report.ok("gateway", "no gateway runs on this data directory");
+        return None;
+    };
+    report.ok("gateway", format!("process {} runs on this data directory", process.pid));
+    readiness(subject, report);
+    Some(process)
+}
+
+/// Asks `/readyz` by the listener without TLS.
+fn readiness(subject: &Subject<'_>, report: &mut Report) {
+    let listener = &subject.config.listeners.http;
+    if !listener.enabled || listener.address.port() == 0 || listener.proxy_protocol == Some(true) {
+        return;
+    }
+    match ask(reachable(listener.address)) {
+        Ok((200, _)) => report.ok("gateway-not-ready", "/readyz: ready"),
+        Ok((503, said)) => {
+            let mend = "journalctl --unit fogmux --priority warning --since today";
+            report.problem("gateway-not-ready", format!("/readyz: {said}"), mend);
+        }
+        Ok((status, _)) => report.unknown("gateway-not-ready", format!("/readyz answers {status}")),
+        Err(error) => {
+            let text = format!("{} does not answer /readyz: {error}", listener.address);
+            report.problem("gateway-not-ready", text, format!("curl http://{}/readyz", reachable(listener.address)));
+        }
+    }
+}
+
+/// An address at which a listener can be reached from here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn ask(address: SocketAddr) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write!(stream, "GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::other("it does not speak HTTP"))?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    // The body has chunks or a length; what is said in it is on lines of its own.
+    let said = body.lines().map(str::trim).filter(|line| u64::from_str_radix(line, 16).is_err());
+    Ok((status, said.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")))
+}
+
+/// The command that shows who holds a port; what to do about that is not ours to say.
+pub(super) fn show_holder(transport: &str, port: u16) -> String {
+    let flag = if transport == "TCP" { 't' } else { 'u' };
+    format!("sudo ss -l{flag}np 'sport = :{port}'")
+}
+
+/// The command that restarts the gateway.
+pub(super) const RESTART: &str = "sudo systemctl restart fogmux";

@@ -1,0 +1,105 @@
+//! The listeners: whether their addresses are this machine's, and whose their ports are.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use super::Subject;
+use super::finding::Report;
+use super::gateway::{RESTART, show_holder};
+use super::sockets::{self, Held, Transport};
+use crate::config::{Listener, Protection};
+
+pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
+    let listeners = subject.config.listeners.each();
+    let held = sockets::held(subject.machine);
+    let wanted: Vec<(&str, Transport, &Listener)> = listeners
+        .into_iter()
+        .filter(|(_, listener)| listener.enabled)
+        .flat_map(|(name, listener)| transports(subject, name).iter().map(move |by| (name, *by, listener)))
+        .collect();
+    let inodes: Vec<u64> = held.iter().map(|held| held.inode).collect();
+    let holders = sockets::holders(subject.machine, &inodes);
+    for (name, transport, listener) in wanted {
+        exposure(name, transport, listener, report);
+        let address = listener.address;
+        if address.port() == 0 {
+            continue;
+        }
+        let what = format!("listeners.{name}: {address} ({})", transport.name());
+        if let Err(error) = UdpSocket::bind(SocketAddr::new(address.ip(), 0))
+            && error.kind() == std::io::ErrorKind::AddrNotAvailable
+        {
+            let mend = format!("ip address; then set listeners.{name}.address to an address of this machine");
+            report.problem("listener-address", format!("{what}: no interface has this address"), mend);
+            continue;
+        }
+        let taken: Vec<&Held> = held.iter().filter(|held| held.excludes(transport, address)).collect();
+        let own = subject.running.as_ref().map(|process| process.pid);
+        let others = || taken.iter().filter_map(|held| holders.get(&held.inode));
+        match (own, others().find(|process| Some(process.pid) != own)) {
+            (_, Some(other)) => {
+                let text = format!("{what}: taken by process {}, {}", other.pid, other.name);
+                report.problem("listener-port", text, show_holder(transport.name(), address.port()));
+            }
+            (Some(own), None) if others().any(|process| process.pid == own) => {
+                report.ok("listener", format!("{what}: open"));
+            }
+            (Some(_), None) if taken.is_empty() => {
+                report.problem("listener", format!("{what}: configured, but not open"), RESTART);
+            }
+            (_, None) if !taken.is_empty() => {
+                report.unknown("listener-port", format!("{what}: taken; only root can see by whom"));
+            }
+            (_, None) => {
+                report.ok("listener", format!("{what}: free"));
+                privileged(subject, name, &what, address, report);
+            }
+        }
+    }
+}
+
+/// A listener of HTTPS has HTTP/3 beside it.
+fn transports(subject: &Subject<'_>, name: &str) -> &'static [Transport] {
+    match name {
+        "coap" | "coaps" => &[Transport::Udp],
+        "https" if http3(subject) => &[Transport::Tcp, Transport::Udp],
+        _ => &[Transport::Tcp],
+    }
+}
+
+#[cfg(feature = "http")]
+fn http3(subject: &Subject<'_>) -> bool {
+    subject.config.http.http3
+}
+
+#[cfg(not(feature = "http"))]
+fn http3(_: &Subject<'_>) -> bool {
+    false
+}
+
+/// A port that only root or a capability opens.
+fn privileged(subject: &Subject<'_>, name: &str, what: &str, address: SocketAddr, report: &mut Report) {
+    let first = subject.machine.number("proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or(1024);
+    if u64::from(address.port()) < first {
+        let mend = format!(
+            "add CAP_NET_BIND_SERVICE to CapabilityBoundingSet= and AmbientCapabilities= (systemctl edit fogmux), or \
+             set listeners.{name}.address to a port from {first} on"
+        );
+        report.warning("listener-privileged", format!("{what}: ports below {first} need a capability"), mend);
+    }
+}
+
+/// Warns of a listener that other machines reach without encryption or without a credential.
+fn exposure(name: &str, transport: Transport, listener: &Listener, report: &mut Report) {
+    if listener.is_loopback() || (name == "https" && transport == Transport::Udp) {
+        return;
+    }
+    if matches!(listener.protection, Protection::Plain { .. }) {
+        let text = format!("listeners.{name}: {} is reached by others without encryption", listener.address);
+        let mend = format!("set listeners.{name}.enabled = false, and use the listener with TLS or DTLS");
+        report.warning("listener-exposed", text, mend);
+    }
+    if listener.lets_anonymous_in() {
+        let text = format!("listeners.{name}: {} admits others without a credential", listener.address);
+        report.warning("listener-exposed", text, format!("set listeners.{name}.allow_remote_anonymous = false"));
+    }
+}
