@@ -1,5 +1,6 @@
 //! Operation: full and read-only disks, damaged stores, descriptor limits, memory after load.
 
+mod backup;
 mod checked;
 mod clock;
 mod damage;
@@ -34,6 +35,9 @@ pub(crate) const CASES: &[Case] = &[
     checked::STARTS,
     early::SIGNALS,
     early::KILLED,
+    backup::LOAD,
+    backup::DAMAGED,
+    backup::KILLED,
     exit::LATE,
     exit::REFUSED,
     exit::UNTOUCHED,

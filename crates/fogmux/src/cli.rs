@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Check(Later<Check>),
     /// Find out why something does not work; exit code 69 if there is a problem
     Doctor(Later<Doctor>),
+    /// Write everything that a gateway keeps to one file, while it runs
+    Backup(Later<Backup>),
+    /// Make a data directory of a backup
+    Restore(Later<Restore>),
     /// Add a user or change a password; reads it from standard input if that is not a terminal
     Passwd(Later<Passwd>),
     /// Query the access rules
@@ -134,6 +138,39 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print the findings as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Writes a backup.
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// File to create; `-`: standard output
+    pub(crate) file: PathBuf,
+    /// Configuration file of the gateway, which becomes part of the backup
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Restores a backup.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The backup; `-`: standard input
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// Directory to create for the configuration and the files that it names outside the data directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) config_to: Option<PathBuf>,
+    /// Only verify the backup
+    #[arg(long, conflicts_with = "config_to")]
+    pub(crate) check: bool,
+    /// Print the summary as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

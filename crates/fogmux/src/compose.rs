@@ -30,6 +30,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The store, for a copy of it.
+    pub(crate) fn store(&self) -> JournalStore {
+        self.store.clone()
+    }
+
     /// Ends everything in good order. Connections that were not done in time are no failure.
     ///
     /// # Errors

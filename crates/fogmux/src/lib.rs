@@ -8,6 +8,7 @@
 
 mod acl;
 mod admin_password;
+mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 mod callback;
@@ -85,6 +86,8 @@ pub fn configuration_problems(text: &str) -> Vec<String> {
 fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Check(arguments) => check::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => backup::restore::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Pub(arguments) => client::run_publish(&arguments),
         Command::Sub(arguments) => client::run_subscribe(&arguments),

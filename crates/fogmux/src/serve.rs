@@ -25,6 +25,7 @@ use self::memory::Memory;
 use self::notify::ServiceManager;
 use self::reload::Reloader;
 use self::watch::Watch;
+use crate::backup::control::Control;
 use crate::check::{self, read};
 use crate::cli::Serve;
 use crate::client::runtime;
@@ -56,12 +57,23 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
         Signals::listen()?
     };
     let running = compose::start(&config, &home)?;
+    let _control = open_control(&running, &home.directory);
     admin_password::look(&running.authority, &home.directory);
     for warning in check::warnings(&config, Some(&home.directory)) {
         tracing::warn!("{warning}");
     }
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
     runtime.block_on(supervise(running, reloader, signals))
+}
+
+/// Opens the control socket. A gateway goes on without it where the disk cannot be written; then there is no backup
+/// while it runs.
+fn open_control(running: &Running, directory: &Path) -> Option<Control> {
+    Control::open(directory, running.store())
+        .inspect_err(
+            |error| tracing::warn!(%error, "no control socket: a backup is possible only when the gateway is stopped"),
+        )
+        .ok()
 }
 
 /// Files, `--set` and `--free-ports` to one configuration.

@@ -10,6 +10,7 @@ use crate::{
     batch::{Appended, Batch, Record},
     disk::Disk,
     journal::{Figures, Journal, Location, Occasion, Progress, Refused},
+    loan::{Loan, LoanError},
     mode::Mode,
     read::{ReadError, Windows},
     record::{Ids, RecordId},
@@ -27,19 +28,24 @@ pub struct Committer<D: Disk + Send + Sync + 'static> {
 }
 
 #[derive(Debug)]
-struct Shared<D> {
+pub(crate) struct Shared<D> {
     state: Mutex<State>,
     wake: Condvar,
+    /// Signalled when `flushes` counts up, and when the thread ends.
     over: Condvar,
-    disk: D,
+    pub(crate) disk: D,
     mode: Mode,
 }
 
 #[derive(Debug)]
-struct State {
-    journal: Journal,
+pub(crate) struct State {
+    pub(crate) journal: Journal,
     /// When the first batch that waits was appended.
     since: Option<Instant>,
+    /// Somebody waits until what waits is committed.
+    flush: bool,
+    /// How often all that waited was committed at such a request.
+    flushes: u64,
     closing: bool,
     /// The thread has ended.
     ended: bool,
@@ -58,7 +64,7 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         watch: impl FnMut(Progress) + Send + 'static,
     ) -> std::io::Result<Self> {
         let ids = journal.ids();
-        let state = Mutex::new(State { journal, since: None, closing: false, ended: false });
+        let state = Mutex::new(State { journal, since: None, flush: false, flushes: 0, closing: false, ended: false });
         let shared = Arc::new(Shared { state, wake: Condvar::new(), over: Condvar::new(), disk, mode });
         let run = Arc::clone(&shared);
         let thread = Builder::new().name("journal".to_owned()).spawn(move || {
@@ -140,6 +146,26 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         failed
     }
 
+    /// Lends the segments for a copy of everything that was appended before this call, however long acknowledgements
+    /// wait. Waits for the disk, no longer than `patience`; what it has not taken by then may be missing.
+    ///
+    /// # Errors
+    /// [`LoanError::Busy`].
+    pub fn lend(&self, patience: Duration) -> Result<Loan<D>, LoanError> {
+        let mut state = self.shared.lock();
+        if state.journal.is_waiting() {
+            let before = state.flushes;
+            state.flush = true;
+            self.shared.wake.notify_one();
+            let waits = |state: &mut State| state.flushes == before && !state.ended;
+            let waited = self.shared.over.wait_timeout_while(state, patience, waits);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let lent = state.journal.lend().ok_or(LoanError::Busy)?;
+        drop(state);
+        Ok(Loan::new(Arc::clone(&self.shared), lent))
+    }
+
     /// Figures as of now.
     #[must_use]
     pub fn figures(&self) -> Figures {
@@ -199,18 +225,24 @@ impl<D: Disk> Drop for CloseAtEnd<'_, D> {
     }
 }
 
-impl<D: Disk> Shared<D> {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<D> Shared<D> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl<D: Disk> Shared<D> {
     fn run(&self, mut watch: impl FnMut(Progress)) {
         let mut last = None;
         let mut state = self.lock();
         loop {
+            if state.flush && !state.journal.is_waiting() {
+                self.flushed(&mut state);
+            }
             let due = state.since.map(|since| self.mode.due(since, last));
             let occasion = match due {
                 _ if state.closing => Occasion::Close,
+                Some(_) if state.flush => Occasion::Commit { sync: self.mode.syncs() },
                 Some(due) if due <= Instant::now() => Occasion::Commit { sync: self.mode.syncs() },
                 Some(_) | None => Occasion::Idle,
             };
@@ -218,10 +250,15 @@ impl<D: Disk> Shared<D> {
                 if work.is_commit() && !state.journal.is_waiting() && state.since.take().is_some() {
                     last = Some(Instant::now());
                 }
+                // Where acknowledgements do not wait a commit takes all that waits.
+                let flushes = state.flush && work.sets().next().is_some();
                 drop(state);
                 let done = work.run(&self.disk);
                 state = self.lock();
                 state.journal.settle(done);
+                if flushes {
+                    self.flushed(&mut state);
+                }
             } else if occasion == Occasion::Close {
                 return self.report(state, &mut watch);
             } else if state.journal.is_reported() {
@@ -232,6 +269,12 @@ impl<D: Disk> Shared<D> {
             self.report(state, &mut watch);
             state = self.lock();
         }
+    }
+
+    fn flushed(&self, state: &mut State) {
+        state.flush = false;
+        state.flushes += 1;
+        self.over.notify_all();
     }
 
     // Tells the watcher without the lock.

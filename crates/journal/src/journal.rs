@@ -16,6 +16,7 @@ use crate::{
     config::Config,
     disk::Slot,
     index::{Index, Place},
+    loan::Lent,
     record::{Ids, Key, RecordId},
     segments::Segments,
     waiting::Waiting,
@@ -278,6 +279,21 @@ impl Journal {
             }
         }
         found
+    }
+
+    /// Lends all segments for a copy; see [`Committer::lend`](crate::Committer::lend).
+    pub(crate) fn lend(&mut self) -> Option<Vec<Lent>> {
+        self.segments.lend()
+    }
+
+    /// A lent segment was read. Whether it was still lent.
+    pub(crate) fn give_back(&mut self, slot: Slot) -> bool {
+        self.segments.give_back(slot)
+    }
+
+    /// Ends the loan, if there is one.
+    pub(crate) fn recall(&mut self) {
+        self.segments.recall();
     }
 
     /// The parts of all records that are committed, in order of their identifiers.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::{
     config::{Config, RESERVE},
     disk::Slot,
+    loan::Lent,
 };
 
 /// Segments by which the files may grow while the medium fails to give what is to be cleaned: with 512 KiB, 16 MiB.
@@ -70,6 +71,8 @@ pub(crate) struct Segments {
     /// Segments of which the medium did not give everything. They are left alone, for it may at another start: they are
     /// neither written to nor removed.
     pub(crate) held: BTreeSet<Slot>,
+    /// Segments that a copy has yet to read: they stay as they are.
+    lent: BTreeSet<Slot>,
     /// The first frame that is needed for the sake of those that the start could not read. While there is one, no
     /// segment leaves.
     pub(crate) pinned: Option<u64>,
@@ -243,9 +246,42 @@ impl Segments {
             || self.oldest().and_then(|slot| self.table.get(&slot)).is_some_and(|segment| segment.live == 0)
     }
 
-    /// Makes free what was announced, and gives up what is too much.
+    /// Lends all segments for a copy, as they are now. `None` if some are lent already.
+    ///
+    /// Free segments have no content that counts, but the last frame may name one as the place where the log goes on.
+    pub(crate) fn lend(&mut self) -> Option<Vec<Lent>> {
+        if !self.lent.is_empty() {
+            return None;
+        }
+        let with_content = |slot: &Slot| !self.free.contains(slot) && !self.doomed.contains(slot);
+        let all: Vec<Lent> = self
+            .table
+            .iter()
+            .map(|(slot, segment)| {
+                let used = if with_content(slot) { segment.used } else { 0 };
+                // Of a segment that the start could not read it is not known how much of it counts.
+                let used = if self.held.contains(slot) { segment.bytes } else { used };
+                Lent { slot: *slot, bytes: segment.bytes, used }
+            })
+            .collect();
+        self.lent = all.iter().filter(|lent| lent.used > 0).map(|lent| lent.slot).collect();
+        Some(all)
+    }
+
+    /// A lent segment was read. Whether it was still lent.
+    pub(crate) fn give_back(&mut self, slot: Slot) -> bool {
+        self.lent.remove(&slot)
+    }
+
+    /// Ends the loan. Whether there was one.
+    pub(crate) fn recall(&mut self) -> bool {
+        !std::mem::take(&mut self.lent).is_empty()
+    }
+
+    /// Makes free what was announced and is not lent, and gives up what is too much.
     pub(crate) fn release(&mut self, synced: u64, config: &Config) {
-        let (released, leaving) = self.leaving.iter().partition(|leaving| leaving.is_announced(synced));
+        let is_free = |leaving: &&Leaving| leaving.is_announced(synced) && !self.lent.contains(&leaving.slot);
+        let (released, leaving) = self.leaving.iter().partition(is_free);
         self.leaving = leaving;
         let released: Vec<Leaving> = released;
         released.into_iter().for_each(|Leaving { slot, .. }| self.unused(slot, true, config));

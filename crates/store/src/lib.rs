@@ -13,6 +13,7 @@
 //! from starting. The store never blocks a caller and never logs a payload.
 
 mod batch;
+mod copy;
 mod counters;
 mod disk;
 mod durability;
@@ -28,6 +29,7 @@ mod store;
 mod watch;
 
 pub use batch::Batch;
+pub use copy::{CopyError, StoreFile, copy_at_rest};
 pub use counters::{NotKept, Snapshot, State};
 pub use disk::is_unwritable;
 pub use durability::Durability;

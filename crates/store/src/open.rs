@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The directory of the segments, in that of the store.
-const SEGMENTS: &str = "journal";
+pub(crate) const SEGMENTS: &str = "journal";
 
 /// Why the store cannot be opened. Damage is no reason.
 #[derive(Debug, thiserror::Error)]

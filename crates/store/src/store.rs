@@ -4,7 +4,7 @@ mod write;
 
 use std::{
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -81,7 +81,7 @@ struct Inner {
 }
 
 /// The layer below: a committer, or a store that only reads.
-enum Engine {
+pub(crate) enum Engine {
     Running(Committer<AnyDisk>),
     /// The disk cannot be written.
     ReadOnly(Box<Journal>, AnyDisk),
@@ -136,6 +136,15 @@ impl JournalStore {
     /// When something is not on the disk that the store was given, or the disk does not answer.
     pub fn close(&self) -> Result<(), NotKept> {
         self.0.close(CLOSE_PATIENCE)
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// The directory of the store.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.shared.path
     }
 
     /// An empty batch of changes of records that have no names.

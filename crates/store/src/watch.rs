@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     /// Whether acknowledgements wait for commits.
     pub(crate) waits: bool,
     /// The directory of the store, for word of losses.
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// Work that follows from the outcomes.

@@ -52,7 +52,7 @@ impl Random {
 }
 
 /// CONNECT of 3.1.1 without Clean Session. Returns whether the session was there.
-fn resume(address: SocketAddr, client: &str) -> Result<(Connection, bool)> {
+pub(super) fn resume(address: SocketAddr, client: &str) -> Result<(Connection, bool)> {
     let mut body = mqtt::string(b"MQTT");
     body.extend([V4, 0, 0, 60]);
     body.extend(mqtt::string(client.as_bytes()));
@@ -64,12 +64,12 @@ fn resume(address: SocketAddr, client: &str) -> Result<(Connection, bool)> {
     Ok((connection, body.first() == Some(&1)))
 }
 
-fn id_of(body: &[u8]) -> Result<u16> {
+pub(super) fn id_of(body: &[u8]) -> Result<u16> {
     let [high, low, ..] = body else { return Err(anyhow!("no packet identifier: {body:?}")) };
     Ok(u16::from_be_bytes([*high, *low]))
 }
 
-fn acknowledgement(first: u8, id: u16) -> Vec<u8> {
+pub(super) fn acknowledgement(first: u8, id: u16) -> Vec<u8> {
     mqtt::packet(first, &id.to_be_bytes())
 }
 

@@ -70,6 +70,11 @@ impl Journal {
         if !self.tight {
             return Ok(self.create());
         }
+        if self.segments.recall() {
+            // A copy has to begin again; nobody is refused for its sake.
+            self.segments.release(self.synced, &self.config);
+            return self.prepare(sync);
+        }
         self.segments.unpin();
         let (admitted, writable) = (self.admitted_bytes(), self.writable_bytes());
         if puts && self.picked.bytes as u64 > admitted {

@@ -1,0 +1,204 @@
+//! `fogmux backup` and `fogmux restore`: all that a gateway keeps, in one file (ADR 0048).
+//!
+//! The file is a tar archive (POSIX.1-2017 pax and ustar interchange format) of
+//!
+//! ```text
+//! fogmux-backup.json     format, version, time, where files outside the data directory were
+//! data/…                 keys, certificates, users, rules, OSCORE contexts
+//! config/…               the configuration and conf.d
+//! named/KEY              files outside the data directory that the configuration names
+//! store/…                the store, as it was at one moment
+//! SHA256SUMS             of all of them, as `sha256sum --check` reads it
+//! ```
+
+pub(crate) mod control;
+mod manifest;
+mod members;
+pub(crate) mod restore;
+mod sums;
+mod tar;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use fogmux_store::{CopyError, OpenError, StoreFile};
+
+use crate::check;
+use crate::cli::Backup;
+use crate::config::Config;
+use crate::data;
+use crate::exit::{Failure, Status};
+use crate::output::say;
+use manifest::Manifest;
+use sums::Summed;
+
+/// The name of the file of sums, the last of an archive.
+const SUMS: &str = "SHA256SUMS";
+
+/// Writes a backup.
+pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
+    let config = check::read(arguments.config.as_deref(), &[])?;
+    let directory = data::directory(arguments.data.directory.as_deref())?;
+    if !directory.is_dir() {
+        let text = format!("{}: there is no data directory; name it with --data DIR", directory.display());
+        return Err(Failure::new(Status::Unavailable, text));
+    }
+    let inside = std::path::absolute(&directory)
+        .and_then(|directory| Ok(std::path::absolute(&arguments.file)?.starts_with(directory)))
+        .map_err(|error| Failure::io(arguments.file.display(), &error))?;
+    let made = if arguments.file.as_os_str() == "-" {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let made = write(&config, arguments, &directory, &mut out)?;
+        out.flush().map_err(|error| Failure::io("standard output", &error))?;
+        made
+    } else if inside {
+        let text = format!("{} is in the data directory, of which it would be a part", arguments.file.display());
+        return Err(Failure::new(Status::Usage, text));
+    } else {
+        let target = Target::create(&arguments.file)?;
+        let made = write(&config, arguments, &directory, &mut BufWriter::new(&target.file))?;
+        target.put_in_place()?;
+        made
+    };
+    report(arguments, &made)
+}
+
+/// A backup that was written.
+struct Made {
+    files: usize,
+    bytes: u64,
+    running: bool,
+    unreadable_blocks: u64,
+    skipped: Vec<PathBuf>,
+}
+
+fn write(config: &Config, arguments: &Backup, directory: &Path, out: &mut dyn Write) -> Result<Made, Failure> {
+    let failed = |error: io::Error| Failure::io(arguments.file.display(), &error);
+    let members = members::find(config, arguments.config.as_deref(), directory)?;
+    let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
+    // Asked for before anything is read, so that what is acknowledged by now is in the store's part.
+    let source = Source::open(directory, &store)?;
+    let running = matches!(source, Source::Running(_));
+    let mut archive = Summed::new(out);
+    archive.add(manifest::NAME, &Manifest::new(&members).to_json()).map_err(failed)?;
+    for member in &members.files {
+        match std::fs::read(&member.path) {
+            Ok(content) => archive.add(&member.name, &content).map_err(failed)?,
+            // It was removed since it was listed: an old certificate, or the temporary file of a command.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::io(member.path.display(), &error)),
+        }
+    }
+    let unreadable_blocks = source.copy(&mut |StoreFile { name, bytes, content }| {
+        archive.add_padded(&format!("store/{name}"), bytes, &content)
+    })?;
+    let (files, bytes) = archive.finish(SUMS).map_err(failed)?;
+    Ok(Made { files, bytes, running, unreadable_blocks, skipped: members.skipped })
+}
+
+fn report(arguments: &Backup, made: &Made) -> Result<(), Failure> {
+    let Made { files, bytes, running, unreadable_blocks, skipped } = made;
+    if *unreadable_blocks > 0 {
+        eprintln!(
+            "fogmux: warning: the disk did not give {unreadable_blocks} blocks of the store; what was in them is missing"
+        );
+    }
+    for path in skipped {
+        eprintln!("fogmux: warning: {}: left out, it is no regular file", path.display());
+    }
+    let of = if *running { "of the running gateway" } else { "of a gateway that does not run" };
+    if arguments.json {
+        let text = serde_json::json!({
+            "file": arguments.file, "files": files, "bytes": bytes, "running": running,
+            "unreadable_blocks": unreadable_blocks, "left_out": skipped,
+        });
+        // Standard output may be the archive.
+        if arguments.file.as_os_str() == "-" {
+            eprintln!("{text}")
+        } else {
+            say!("{text}\n")?
+        }
+        return Ok(());
+    }
+    let text =
+        format!("{}: {files} files, {bytes} bytes, {of}; it has all keys: keep it secret", arguments.file.display());
+    if arguments.file.as_os_str() == "-" {
+        eprintln!("fogmux: {text}")
+    } else {
+        say!("{text}\n")?
+    }
+    Ok(())
+}
+
+/// Where the store is copied from.
+enum Source {
+    /// The gateway that has it open.
+    Running(control::Client),
+    /// The directory.
+    AtRest(PathBuf),
+}
+
+impl Source {
+    fn open(directory: &Path, store: &Path) -> Result<Self, Failure> {
+        match control::Client::connect(directory) {
+            Ok(client) => Ok(Self::Running(client)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                Ok(Self::AtRest(store.to_owned()))
+            }
+            Err(error) => Err(Failure::io(directory.join(control::NAME).display(), &error)),
+        }
+    }
+
+    fn copy(self, take: &mut dyn FnMut(StoreFile) -> io::Result<()>) -> Result<u64, Failure> {
+        match self {
+            Self::Running(client) => client.copy(take),
+            Self::AtRest(store) => fogmux_store::copy_at_rest(&store, take).map_err(|error| failed(&error)),
+        }
+    }
+}
+
+fn failed(error: &CopyError) -> Failure {
+    let status = match error {
+        CopyError::Loan(_) | CopyError::Open(OpenError::InUse(_)) => Status::Unavailable,
+        CopyError::Open(_) | CopyError::Io(_) => Status::IoErr,
+    };
+    Failure::new(status, format!("the store: {error}"))
+}
+
+/// The file of a backup under a temporary name, which is removed unless it is put in place.
+struct Target {
+    file: File,
+    temporary: tempfile::TempPath,
+    path: PathBuf,
+}
+
+impl Target {
+    /// Never overwrites anything: a backup is what is left when something else was.
+    fn create(path: &Path) -> Result<Self, Failure> {
+        if std::fs::symlink_metadata(path).is_ok() {
+            return Err(Failure::new(Status::IoErr, format!("{} exists, and is not overwritten", path.display())));
+        }
+        let temporary = PathBuf::from(format!("{}.partial", path.display()));
+        // Of a backup that was ended.
+        let _ = std::fs::remove_file(&temporary);
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(&temporary).map_err(|error| Failure::io(temporary.display(), &error))?;
+        let temporary =
+            tempfile::TempPath::try_from_path(temporary).map_err(|error| Failure::io(path.display(), &error))?;
+        Ok(Self { file, temporary, path: path.to_owned() })
+    }
+
+    fn put_in_place(self) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::io(self.path.display(), &error);
+        self.file.sync_all().map_err(failed)?;
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        rustix::fs::renameat_with(rustix::fs::CWD, &*self.temporary, rustix::fs::CWD, &self.path, flags)
+            .map_err(|error| failed(error.into()))?;
+        let _ = self.temporary.keep();
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
+    }
+}

@@ -1,0 +1,313 @@
+//! `fogmux restore`: a backup becomes a data directory. Everything is written beside it first, and takes its name only
+//! when the archive has been read to its end and every sum was right.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::SUMS;
+use super::manifest::{self, Manifest};
+use super::tar::{self, malformed};
+use crate::cli::Restore;
+use crate::data;
+use crate::exit::{Failure, Status};
+use crate::output::say;
+
+/// The longest manifest, and the longest list of sums.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+/// Restores, or with `--check` only verifies.
+pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
+    let directory = data::directory(arguments.data.directory.as_deref())?;
+    let stage = match arguments.check {
+        true => None,
+        false => Some((Stage::beside(&directory)?, arguments.config_to.as_deref().map(Stage::beside).transpose()?)),
+    };
+    let from: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(&arguments.file).map_err(|error| Failure::io(arguments.file.display(), &error))?)
+    };
+    let refused = |error: io::Error| {
+        let why = if error.kind() == io::ErrorKind::UnexpectedEof {
+            "it is cut off".to_owned()
+        } else if error.kind() == io::ErrorKind::InvalidData {
+            error.to_string()
+        } else {
+            return Failure::io(arguments.file.display(), &error);
+        };
+        Failure::new(Status::DataErr, format!("{}: {why}; nothing was restored", arguments.file.display()))
+    };
+    let stages = stage.as_ref().map(|(data, config)| (data, config.as_ref()));
+    let restored = extract(BufReader::with_capacity(1 << 20, from), stages).map_err(refused)?;
+    if let Some((data, config)) = stage {
+        if let Some(config) = config {
+            config.put_in_place()?;
+        }
+        data.put_in_place()?;
+    }
+    report(arguments, &directory, &restored)
+}
+
+fn report(arguments: &Restore, directory: &Path, restored: &Restored) -> Result<(), Failure> {
+    let Restored { manifest, files, bytes } = restored;
+    let Manifest { fogmux, unix_s, named, .. } = manifest;
+    if arguments.json {
+        let data = if arguments.check { None } else { Some(directory) };
+        let text = serde_json::json!({
+            "data": data, "files": files, "bytes": bytes, "fogmux": fogmux, "unix_s": unix_s, "named": named,
+        });
+        return say!("{text}\n");
+    }
+    let what = format!("{files} files, {bytes} bytes, written by fogmux {fogmux} at {unix_s} seconds since 1970");
+    if arguments.check {
+        return say!("{}: whole: {what}\n", arguments.file.display());
+    }
+    say!("{}: restored: {what}\n", directory.display())?;
+    for (key, path) in named {
+        match &arguments.config_to {
+            Some(to) => say!("{key} was {}, and is in {}\n", path.display(), to.join("named").join(key).display())?,
+            None => say!("{key} was {}, and is in the backup only: see --config-to\n", path.display())?,
+        }
+    }
+    Ok(())
+}
+
+/// A backup that was read to its end.
+struct Restored {
+    manifest: Manifest,
+    files: usize,
+    bytes: u64,
+}
+
+/// Reads all files, and writes them to the stages of the data directory and of the configuration, if there are any.
+fn extract(from: impl Read, stages: Option<(&Stage, Option<&Stage>)>) -> io::Result<Restored> {
+    let mut archive = tar::Reader::new(from);
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    let mut manifest = None;
+    let mut bytes = 0;
+    while let Some((name, length)) = archive.next_file()? {
+        if name == SUMS {
+            compare(&text(&mut archive, length)?, &found)?;
+            if archive.next_file()?.is_some() {
+                return Err(malformed("something follows its sums"));
+            }
+            let manifest = manifest.ok_or_else(|| malformed("it does not say what it is"))?;
+            return Ok(Restored { manifest, files: found.len(), bytes });
+        }
+        let mut sum = Sha256::new();
+        if manifest.is_none() {
+            // The first file says whether the others can be understood.
+            if name != manifest::NAME {
+                return Err(malformed("it is no backup of fogmux"));
+            }
+            let text = text(&mut archive, length)?;
+            manifest = Some(Manifest::parse(&text)?);
+            sum.update(&text);
+        } else {
+            let place = place(&name)?;
+            let file = match (stages, place) {
+                (Some((data, _)), Place::Data(path)) => Some(data.create(&path)?),
+                (Some((_, Some(config))), Place::Config(path)) => Some(config.create(&path)?),
+                (Some(_) | None, _) => None,
+            };
+            copy(&mut archive, file, &mut sum)?;
+        }
+        bytes += length;
+        if found.insert(name.clone(), data_encoding::HEXLOWER.encode(&sum.finalize())).is_some() {
+            return Err(malformed(&format!("{name} is in it twice")));
+        }
+    }
+    Err(malformed("it has no sums"))
+}
+
+fn text(archive: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
+    if length > TEXT_BYTES_MAX {
+        return Err(malformed("a list is too long"));
+    }
+    let mut text = Vec::new();
+    archive.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn copy(archive: &mut impl Read, mut file: Option<File>, sum: &mut Sha256) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = archive.read(&mut buffer)?;
+        let Some(part) = buffer.get(..read).filter(|part| !part.is_empty()) else { break };
+        sum.update(part);
+        if let Some(file) = &mut file {
+            file.write_all(part)?;
+        }
+    }
+    file.map_or(Ok(()), |file| file.sync_all())
+}
+
+/// The sums have to be those of the files that were found: of each, and of no other.
+fn compare(sums: &[u8], found: &BTreeMap<String, String>) -> io::Result<()> {
+    let lines = std::str::from_utf8(sums).map_err(|_| malformed("its sums are no text"))?.lines();
+    let said: Option<Vec<(&str, &str)>> = lines.map(|line| line.split_once("  ")).collect();
+    let said: BTreeMap<&str, &str> = said
+        .ok_or_else(|| malformed("its sums are no lines of sums"))?
+        .into_iter()
+        .map(|(sum, name)| (name, sum))
+        .collect();
+    if said.len() != found.len() {
+        return Err(malformed("a file is missing, or one has no sum"));
+    }
+    for (name, sum) in found {
+        if said.get(name.as_str()) != Some(&sum.as_str()) {
+            return Err(malformed(&format!("{name} is damaged")));
+        }
+    }
+    Ok(())
+}
+
+/// Where a file goes.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// Below the data directory.
+    Data(PathBuf),
+    /// Below the directory of `--config-to`.
+    Config(PathBuf),
+}
+
+/// Nothing may lead out of the directories that are restored.
+fn place(name: &str) -> io::Result<Place> {
+    let is_plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');
+    let (top, rest) = name.split_once('/').ok_or_else(|| malformed(&format!("{name:?} has no place")))?;
+    if !rest.split('/').all(is_plain) {
+        return Err(malformed(&format!("{name:?} leads elsewhere")));
+    }
+    match top {
+        "data" if rest != data::STORE && !rest.starts_with("store/") => Ok(Place::Data(rest.into())),
+        "store" => Ok(Place::Data(Path::new(data::STORE).join(rest))),
+        "config" => Ok(Place::Config(rest.into())),
+        "named" => Ok(Place::Config(name.into())),
+        _ => Err(malformed(&format!("{name:?} has no place"))),
+    }
+}
+
+/// A directory that is filled beside the one whose place it takes.
+struct Stage {
+    temporary: tempfile::TempDir,
+    target: PathBuf,
+    /// The user and group that its files belong to.
+    owner: (u32, u32),
+}
+
+impl Stage {
+    /// For a directory that does not exist, or is empty.
+    fn beside(target: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| Failure::io(target.display(), &error);
+        let target = std::path::absolute(target).map_err(failed)?;
+        match fs::read_dir(&target).map(Iterator::count) {
+            Ok(0) => {}
+            Ok(_) => {
+                let text = format!("{} is not empty; nothing is restored over what is there", target.display());
+                return Err(Failure::new(Status::IoErr, text));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let parent = target.parent().unwrap_or(Path::new("/"));
+        data::create(parent)?;
+        // Root restores for the user whose directory it is.
+        let of = if target.exists() { &target } else { parent };
+        let owner = fs::metadata(of).map(|found| (found.uid(), found.gid())).map_err(failed)?;
+        let temporary = tempfile::Builder::new().prefix(".fogmux-restore-").tempdir_in(parent).map_err(failed)?;
+        let stage = Self { temporary, target, owner };
+        stage.give(stage.temporary.path()).map_err(failed)?;
+        Ok(stage)
+    }
+
+    fn give(&self, path: &Path) -> io::Result<()> {
+        let (user, group) = self.owner;
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(path, Some(user), Some(group))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        let mut directory = self.temporary.path().to_owned();
+        for part in path.parent().into_iter().flat_map(Path::components) {
+            directory.push(part);
+            match fs::DirBuilder::new().mode(0o700).create(&directory) {
+                Ok(()) => self.give(&directory)?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let path = self.temporary.path().join(path);
+        let taken = [io::ErrorKind::AlreadyExists, io::ErrorKind::NotADirectory];
+        let made = File::options().write(true).create_new(true).mode(0o600).open(&path);
+        let file = made.map_err(|error| match taken.contains(&error.kind()) {
+            true => malformed("two files have one place"),
+            false => error,
+        })?;
+        self.give(&path)?;
+        Ok(file)
+    }
+
+    fn put_in_place(self) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::io(self.target.display(), &error);
+        synchronise(self.temporary.path()).map_err(failed)?;
+        match fs::remove_dir(&self.target) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
+        fs::rename(self.temporary.path(), &self.target).map_err(failed)?;
+        // It has another name now, so there is nothing to remove.
+        let _ = self.temporary.keep();
+        let parent = self.target.parent().unwrap_or(Path::new("/"));
+        File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
+    }
+}
+
+/// Has the names of files on the disk.
+fn synchronise(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            synchronise(&entry.path())?;
+        }
+    }
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_one_place_below_a_directory_or_none() {
+        assert_eq!(place("data/pki/ca.pem").unwrap(), Place::Data("pki/ca.pem".into()));
+        assert_eq!(place("store/journal/00000001.seg").unwrap(), Place::Data("store/journal/00000001.seg".into()));
+        assert_eq!(place("config/conf.d/a.toml").unwrap(), Place::Config("conf.d/a.toml".into()));
+        assert_eq!(place("named/tls.key_file").unwrap(), Place::Config("named/tls.key_file".into()));
+        for name in [
+            "",
+            "data",
+            "data/",
+            "/etc/passwd",
+            "data/../x",
+            "data//x",
+            "data/./x",
+            "../x",
+            "other/x",
+            "data/store/x",
+            "data/store",
+            "config/../../x",
+            "store/..",
+            "named/",
+        ] {
+            assert!(place(name).is_err(), "{name}");
+        }
+    }
+}
