@@ -5,6 +5,7 @@
 
 mod banner;
 mod clock;
+mod expiry;
 mod kept;
 mod logging;
 mod looked;

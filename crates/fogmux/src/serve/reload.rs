@@ -6,6 +6,7 @@ use std::time::Duration;
 use fogmux_auth::Rules;
 
 use super::clock::Clock;
+use super::expiry::Expiry;
 use super::logging::{self, Log};
 use super::watch::Watch;
 use super::{banner, configuration};
@@ -25,6 +26,7 @@ pub(crate) struct Reloader {
     log: Log,
     watch: Watch,
     clock: Clock,
+    expiry: Expiry,
 }
 
 /// Settings that are read and checked, but not applied yet.
@@ -38,7 +40,7 @@ struct Fresh {
 impl Reloader {
     /// `watch` was started before anything was read.
     pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
-        Self { arguments, config, home, log, watch, clock: Clock::new() }
+        Self { arguments, config, home, log, watch, clock: Clock::new(), expiry: Expiry::default() }
     }
 
     /// Prints the banner.
@@ -48,7 +50,7 @@ impl Reloader {
         tracing::info!(data = %self.home.directory.display(), "ready");
     }
 
-    /// Checks whether files or the clock have changed.
+    /// Checks whether files or the clock have changed, and whether certificates are about to expire.
     pub(crate) fn look(&mut self, running: &Running) {
         if self.clock.was_set() {
             tracing::info!("the clock was set; credentials that end are looked at again");
@@ -56,6 +58,9 @@ impl Reloader {
             running.gateway.shared.bus.invalidate();
         }
         self.watch.look(running, &self.config, &self.home);
+        if let Some(tls) = running.gateway.tls() {
+            self.expiry.look(tls);
+        }
     }
 
     /// The time limit for connections to end, by the newest configuration.
