@@ -13,6 +13,7 @@ mod memory;
 mod notify;
 mod parent;
 mod reload;
+mod renewal;
 mod watch;
 
 use std::path::Path;

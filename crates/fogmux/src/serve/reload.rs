@@ -8,6 +8,7 @@ use fogmux_auth::Rules;
 use super::clock::Clock;
 use super::expiry::Expiry;
 use super::logging::{self, Log};
+use super::renewal::Renewal;
 use super::watch::Watch;
 use super::{banner, configuration};
 use crate::admin_password;
@@ -27,6 +28,7 @@ pub(crate) struct Reloader {
     watch: Watch,
     clock: Clock,
     expiry: Expiry,
+    renewal: Renewal,
 }
 
 /// Settings that are read and checked, but not applied yet.
@@ -40,7 +42,8 @@ struct Fresh {
 impl Reloader {
     /// `watch` was started before anything was read.
     pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
-        Self { arguments, config, home, log, watch, clock: Clock::new(), expiry: Expiry::default() }
+        let (clock, expiry, renewal) = (Clock::new(), Expiry::default(), Renewal::default());
+        Self { arguments, config, home, log, watch, clock, expiry, renewal }
     }
 
     /// Prints the banner.
@@ -58,7 +61,12 @@ impl Reloader {
             running.gateway.shared.bus.invalidate();
         }
         self.watch.look(running, &self.config, &self.home);
-        if let Some(tls) = running.gateway.tls() {
+        let Some(tls) = running.gateway.tls() else { return };
+        if self.renewal.is_under_way() {
+            return;
+        }
+        self.watch.look_at_certificates(running, &self.home);
+        if !self.renewal.begin_in_time(&self.config, &self.home, tls) {
             self.expiry.look(tls);
         }
     }
@@ -70,6 +78,7 @@ impl Reloader {
 
     /// Rereads everything and logs the result.
     pub(crate) fn reload(&mut self, running: &Running) {
+        self.renewal.finish();
         let reloads = &running.gateway.shared.metrics.reloads;
         let problems = match self.read(running) {
             Ok(fresh) => self.put_in_place(fresh, running),

@@ -184,6 +184,29 @@ fn a_running_gateway_warns_of_its_certificate_and_shows_its_date() {
     assert_eq!(gateway.stop(), 0);
 }
 
+#[test]
+fn a_running_gateway_renews_its_own_certificate() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start(directory.path(), &[]);
+    let pki = directory.path().join("pki");
+    let authority = Authority::open(&pki).expect("the gateway's own");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let names = vec!["localhost".try_into().expect("a name")];
+    let short = Wanted { names, validity: DAY * 20, ..Wanted::new(Purpose::Server, "fogmux gateway") };
+    let short = authority.issue(&short, KeyKind::EcdsaP256, now).expect("issued");
+    short.write(&pki.join("server.pem"), &pki.join("server.key")).expect("written");
+    // As if it had run for so long.
+    gateway.wait_for_log_times("certificates and revocations are read again", 2);
+    gateway.wait_for_log("was missing, damaged or about to expire, and was made anew");
+    let end = not_after(gateway.address("http"), "https").expect("a date");
+    assert!(end > (now + DAY * 800).as_secs(), "{end}");
+    let log = gateway.log();
+    assert!(!log.contains("expires in"), "nobody has to do anything: {log}");
+    let done = run(&["get", "--ca", gateway.ca(), &gateway.url("https", "$SYS/broker/version")]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(gateway.stop(), 0);
+}
+
 /// The date of a listener's certificate as Prometheus reads it.
 fn not_after(http: &str, listener: &str) -> Option<u64> {
     let mut stream = TcpStream::connect(http).expect("connected");
