@@ -7,10 +7,10 @@ use std::sync::Arc;
 use fogmux_coap::server::StreamLimits;
 use fogmux_dtls::client::ClientConfig;
 use fogmux_dtls::{Alert, Suite, Suite13};
+use fogmux_net::TlsError;
+use fogmux_net::pem;
 use fogmux_net::profile::Version;
 use rustls::KeyLog;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use tokio::net::UdpSocket;
 use tokio::time::Duration;
@@ -137,15 +137,13 @@ fn suites(options: &Options) -> Result<(Vec<Suite>, Vec<Suite13>), ClientError> 
 }
 
 fn certified(own: &Own) -> Result<Arc<CertifiedKey>, ClientError> {
-    let failed = |file: &std::path::Path, error: String| ClientError::Io(format!("{}: {error}", file.display()));
-    let of_certificate = |error: rustls::pki_types::pem::Error| failed(&own.certificate, error.to_string());
-    let chain = CertificateDer::pem_file_iter(&own.certificate).map_err(of_certificate)?;
-    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(of_certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&own.key).map_err(|error| failed(&own.key, error.to_string()))?;
+    let failed = |error: TlsError| ClientError::Io(error.to_string());
+    let chain = pem::certificates(&own.certificate).map_err(failed)?;
+    let key = pem::key(&own.key).map_err(failed)?;
     let provider = rustls::crypto::ring::default_provider();
     CertifiedKey::from_der(chain, key, &provider)
         .map(Arc::new)
-        .map_err(|error| failed(&own.certificate, error.to_string()))
+        .map_err(|error| ClientError::Io(format!("{}: {error}", own.certificate.display())))
 }
 
 fn not_made(error: ConnectError) -> ClientError {

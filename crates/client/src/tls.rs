@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fogmux_net::TlsError;
+use fogmux_net::pem;
 use fogmux_net::profile::{self, Offer, Version};
 use fogmux_net::provider::{provider_of, supported};
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, Tls13CipherSuite};
 use tokio::net::TcpStream;
@@ -63,7 +64,7 @@ pub fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientErro
         Trust::Insecure => return Ok(Arc::new(TrustEverybody(provider))),
         Trust::File(file) => {
             let mut roots = RootCertStore::empty();
-            add(&mut roots, file).map_err(|error| ClientError::Io(format!("{}: {error}", file.display())))?;
+            add(&mut roots, file).map_err(ClientError::Io)?;
             roots
         }
         Trust::System(gateway) => system_roots(gateway.as_deref()),
@@ -120,11 +121,8 @@ fn config_of(options: &Options, offer: &Offer, alpn: &[&[u8]]) -> Result<ClientC
 
 impl Own {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ClientError> {
-        let failed = |file: &Path, error: pem::Error| ClientError::Io(format!("{}: {error}", file.display()));
-        let chain = CertificateDer::pem_file_iter(&self.certificate).and_then(Iterator::collect);
-        let chain = chain.map_err(|error| failed(&self.certificate, error))?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| failed(&self.key, error))?;
-        Ok((chain, key))
+        let failed = |error: TlsError| ClientError::Io(error.to_string());
+        Ok((pem::certificates(&self.certificate).map_err(failed)?, pem::key(&self.key).map_err(failed)?))
     }
 }
 
@@ -164,14 +162,12 @@ fn system_roots(gateway: Option<&Path>) -> RootCertStore {
     roots
 }
 
+/// An error names the file.
 fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
-    let mut found = false;
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| error.to_string())? {
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
-        found = true;
+    for certificate in pem::certificates(file).map_err(|error| error.to_string())? {
+        roots.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
     }
-    if found { Ok(()) } else { Err("there is no certificate in it".to_owned()) }
+    Ok(())
 }
 
 /// `--insecure`: the handshake must be sound, who the server is does not matter.

@@ -8,9 +8,7 @@ use std::time::SystemTime;
 
 use fogmux_auth::{ANONYMOUS, Action, Authority, Door, Principal, Reach, Refused, RuleRef, Verified};
 use fogmux_gateway::names_of;
-use fogmux_net::ClientCertificate;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use fogmux_net::{ClientCertificate, pem};
 
 use crate::callback;
 use crate::check::read;
@@ -161,8 +159,9 @@ fn user(authority: &Authority, name: &str) -> Result<Principal, Failure> {
 
 fn certificate(file: &str) -> Result<ClientCertificate, Failure> {
     let broken = |error: String| Failure::new(Status::DataErr, format!("{file}: {error}"));
-    let der = CertificateDer::from_pem_file(file).map_err(|error| broken(error.to_string()))?;
-    ClientCertificate::parse(&der).map_err(|error| broken(error.to_string()))
+    let chain = pem::certificates(file.as_ref()).map_err(|error| Failure::new(Status::DataErr, error))?;
+    ClientCertificate::parse(chain.first().map(AsRef::as_ref).unwrap_or_default())
+        .map_err(|error| broken(error.to_string()))
 }
 
 fn token(authority: &Authority, file: &str) -> Result<Result<Verified, Refused>, Failure> {

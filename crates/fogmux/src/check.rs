@@ -1,6 +1,9 @@
 //! `fogmux check`: reports every error of a configuration at once.
 
+mod dates;
+
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use fogmux_auth::{Acl, CertificateRules, Psks, Tokens, Users};
 use fogmux_net::{ClientTrust, TlsConfig, TlsError};
@@ -17,9 +20,12 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let Some(file) = &arguments.file else {
         return say!("{REFERENCE}");
     };
-    let checked = read(Some(file), &[]).and_then(|config| match problems_of_files(&config) {
-        problems if problems.0.is_empty() => Ok(remarks(&config, None)),
-        problems => Err(ReadError::Problems(problems)),
+    let checked = read(Some(file), &[]).and_then(|config| {
+        let judged = dates::judge(&config, SystemTime::now());
+        let mut problems = problems_of_files(&config);
+        problems.0.extend(judged.problems);
+        let warnings = || remarks(&config, None).into_iter().chain(judged.warnings).collect::<Vec<_>>();
+        if problems.0.is_empty() { Ok(warnings()) } else { Err(ReadError::Problems(problems)) }
     });
     match checked {
         Ok(warnings) if arguments.json => {
@@ -136,7 +142,10 @@ fn problems_of_certificates(config: &Config, note: &mut dyn FnMut(&str, fogmux_a
                     }
                 }
             }
-            Err(error) => refuse("tls.certificate_file", error),
+            Err(error) => {
+                let of_key = matches!(&error, TlsError::File { file, .. } if file == key);
+                refuse(if of_key { "tls.key_file" } else { "tls.certificate_file" }, error);
+            }
         }
     }
     let lists = tls.crl_file.as_deref();

@@ -34,6 +34,7 @@ mod passwd;
 mod pki;
 mod serve;
 mod terminal;
+mod validity;
 
 use std::process::ExitCode;
 

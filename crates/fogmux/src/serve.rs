@@ -5,6 +5,7 @@
 
 mod banner;
 mod clock;
+mod expiry;
 mod kept;
 mod logging;
 mod looked;
@@ -12,6 +13,7 @@ mod memory;
 mod notify;
 mod parent;
 mod reload;
+mod renewal;
 mod watch;
 
 use std::path::Path;

@@ -76,6 +76,15 @@ impl Listener {
         }
     }
 
+    /// Whether clients see a certificate, unless its profile is without one.
+    pub(crate) const fn has_certificate(self) -> bool {
+        match self {
+            // XMPP has STARTTLS.
+            Self::Mqtts | Self::Coaps | Self::CoapsTcp | Self::Https | Self::Http3 | Self::Xmpp | Self::Xmpps => true,
+            Self::Mqtt | Self::Coap | Self::CoapTcp | Self::Http => false,
+        }
+    }
+
     /// Whether TLS comes first on its streams.
     #[must_use]
     pub const fn begins_with_tls(self) -> bool {

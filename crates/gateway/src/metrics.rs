@@ -6,10 +6,14 @@ use std::{
 };
 
 use fogmux_auth::Door;
+use fogmux_net::{Profile, TlsConfig};
 use fogmux_store::JournalStore;
 
 pub use crate::counter::{Counter, Gauge};
-use crate::shares::ShareMetrics;
+use crate::{
+    listener::{Listen, Listener},
+    shares::ShareMetrics,
+};
 
 /// The counters of one door.
 #[derive(Debug, Default)]
@@ -125,6 +129,32 @@ pub struct Metrics {
     pub store: OnceLock<JournalStore>,
     /// The doors that compute values when they are read.
     pub counted: Vec<Arc<dyn Counted>>,
+    /// The certificates of listeners.
+    pub certificates: Certificates,
+}
+
+/// Where the certificates of listeners are found when their dates are read.
+#[derive(Debug, Default)]
+pub struct Certificates {
+    tls: Option<TlsConfig>,
+    listeners: Vec<(Listener, &'static Profile)>,
+}
+
+impl Certificates {
+    /// Of those listeners that have one.
+    #[must_use]
+    pub fn of(listen: &[Listen], tls: Option<&TlsConfig>) -> Self {
+        let with_one = listen.iter().filter(|listen| listen.listener.has_certificate());
+        let listeners = with_one.map(|listen| (listen.listener, listen.security.profile));
+        let encrypted = listeners.filter(|(_, profile)| profile.is_encrypted() && !profile.psk).collect();
+        Self { tls: tls.cloned(), listeners: encrypted }
+    }
+
+    /// When the certificate of each listener expires, in seconds since 1970.
+    pub fn not_after_unix_s(&self) -> impl Iterator<Item = (Listener, u64)> {
+        let all = self.listeners.iter();
+        all.filter_map(|(listener, profile)| Some((*listener, self.tls.as_ref()?.not_after_unix_s(profile)?)))
+    }
 }
 
 impl Metrics {

@@ -39,7 +39,7 @@ use crate::xmpp::{XmppConfig, XmppDoor};
 use crate::{
     clock::Clock,
     listener::{Listen, Listener},
-    metrics::Metrics,
+    metrics::{Certificates, Metrics},
     phase::Phase,
     proxy::ProxyConfig,
     shutdown::Shutdown,
@@ -181,7 +181,12 @@ impl Gateway {
         };
         let store = config.store.map(OnceLock::from).unwrap_or_default();
         let shared = Arc::new(Shared {
-            metrics: Metrics { store, counted: doors.counted(), ..Metrics::default() },
+            metrics: Metrics {
+                store,
+                counted: doors.counted(),
+                certificates: Certificates::of(&config.listen, config.tls.as_ref()),
+                ..Metrics::default()
+            },
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
             #[cfg(feature = "xmpp")]

@@ -8,13 +8,14 @@ use std::{
 
 use ring::digest;
 use rustls::{
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    Error, InconsistentKeys,
+    pki_types::{CertificateDer, PrivateKeyDer},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
-use crate::{error::TlsError, provider::provider};
+use crate::{dates::Dates, error::TlsError, pem, provider::provider};
 
 /// A certificate with its key and the files they came from. Clones are the same.
 #[derive(Clone)]
@@ -34,6 +35,7 @@ pub struct Certificate {
     pub key: PrivateKeyDer<'static>,
     certified: Arc<CertifiedKey>,
     end_point: Option<Box<[u8]>>,
+    dates: Box<[Dates]>,
 }
 
 impl Certificate {
@@ -41,6 +43,12 @@ impl Certificate {
     #[must_use]
     pub fn leaf(&self) -> &[u8] {
         self.chain.first().map(AsRef::as_ref).unwrap_or_default()
+    }
+
+    /// When the certificates of the chain are valid, leaf first.
+    #[must_use]
+    pub fn dates(&self) -> &[Dates] {
+        &self.dates
     }
 
     /// As rustls has it.
@@ -104,23 +112,33 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// The certificates of a PEM file, at least one.
-pub(crate) fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |why: String| TlsError::File { file: file.into(), why };
-    let chain = CertificateDer::pem_file_iter(file).map_err(|error| failed(error.to_string()))?;
-    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))?;
-    if chain.is_empty() { Err(failed("there is no certificate in it".into())) } else { Ok(chain) }
+fn read(certificate: &Path, key: &Path) -> Result<Arc<Certificate>, TlsError> {
+    let (certificate_file, key_file) = (certificate, key);
+    let failed = |file: &Path, why: String| TlsError::File { file: file.into(), why };
+    let chain = pem::certificates(certificate_file)?;
+    let key = pem::key(key_file)?;
+    let signs =
+        provider().key_provider.load_private_key(key.clone_key()).map_err(|_| failed(key_file, KINDS.into()))?;
+    let certified = CertifiedKey::new(chain.clone(), signs);
+    match certified.keys_match() {
+        // A kind of key that does not tell its public half.
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+        Err(Error::InconsistentKeys(_)) => {
+            let why = format!("the private key in {} is that of another certificate", key_file.display());
+            return Err(failed(certificate_file, why));
+        }
+        Err(error) => {
+            let leaf = chain.first().map(AsRef::as_ref).unwrap_or_default();
+            return Err(failed(certificate_file, pem::why_unusable(leaf, &error)));
+        }
+    }
+    let end_point = chain.first().and_then(|leaf| end_point(leaf));
+    let dates = Dates::of_all(&chain);
+    Ok(Arc::new(Certificate { chain, key, certified: Arc::new(certified), end_point, dates }))
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<Arc<Certificate>, TlsError> {
-    let chain = read_certificates(certificate)?;
-    let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| TlsError::File { file: key.into(), why: error.to_string() })?;
-    let certified = CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider())
-        .map_err(|source| TlsError::Unusable { file: certificate.into(), source })?;
-    let end_point = chain.first().and_then(|leaf| end_point(leaf));
-    Ok(Arc::new(Certificate { chain, key, certified: Arc::new(certified), end_point }))
-}
+const KINDS: &str = "the private key is of a kind that cannot be used; it must be ECDSA on P-256 or P-384, RSA of 2048 \
+                     to 8192 bits, or Ed25519";
 
 /// RFC 5929 §4.1: the hash of the certificate, by the hash of its signature but at least SHA-256; none where the
 /// signature has none of its own.

@@ -7,9 +7,10 @@
 //! connections that are open when their certificate is revoked are cut ([`ClientTrust::cut_revoked`]).
 
 mod cut;
+mod lists;
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
     time::{Duration, SystemTime},
@@ -19,7 +20,7 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime, pem::PemObject as _},
+    pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime},
     server::{
         WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
@@ -28,9 +29,7 @@ use rustls::{
 
 pub use self::cut::Cut;
 use self::cut::CutState;
-use crate::{
-    certificate::read_certificates, channel::ClientCertificate, error::TlsError, profile::KeyKind, provider::provider,
-};
+use crate::{channel::ClientCertificate, dates::Dates, error::TlsError, pem, profile::KeyKind, provider::provider};
 
 /// Authorities, what they have revoked, and the connections that depend on it. Clones are the same.
 #[derive(Clone)]
@@ -70,6 +69,8 @@ struct Current {
     next_update: Option<SystemTime>,
     /// How many of the lists are of one of the authorities.
     own: usize,
+    /// When the authorities' certificates are valid.
+    dates: Box<[Dates]>,
 }
 
 /// The fault of a file of revocation lists.
@@ -112,7 +113,7 @@ impl ClientTrust {
     /// [`TlsError`], with the file.
     pub fn load_with(authorities: &Path, revocations: &Path, expiry: ListExpiry) -> Result<Self, TlsError> {
         let stamp = Stamp::of(revocations);
-        let current = Current::new([authorities, revocations], expiry, read_lists(revocations)?, stamp)?;
+        let current = Current::new([authorities, revocations], expiry, lists::read(revocations)?, stamp)?;
         if current.is_foreign() {
             tracing::error!(file = %revocations.display(), "{FOREIGN}: certificates that no list covers are refused");
         }
@@ -131,7 +132,7 @@ impl ClientTrust {
     /// # Errors
     /// [`TlsError`], with the file.
     pub fn check_lists(revocations: &Path) -> Result<(), TlsError> {
-        read_lists(revocations).map(drop)
+        lists::read(revocations).map(drop)
     }
 
     /// Reads both files again. If the revocation list is gone, the last one stays in force: removing it must not admit
@@ -141,7 +142,7 @@ impl ClientTrust {
     /// [`TlsError`] as at the start, and if the lists are of other authorities; everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
         let stamp = Stamp::of(&self.0.revocations);
-        let mut lists = read_lists(&self.0.revocations)?;
+        let mut lists = lists::read(&self.0.revocations)?;
         if lists.is_empty() {
             lists.clone_from(&self.0.current.read().unwrap_or_else(PoisonError::into_inner).lists);
             if !lists.is_empty() {
@@ -195,11 +196,21 @@ impl ClientTrust {
         if read().stamp != stamp {
             self.refresh(stamp);
         }
-        let current = read();
-        if current.next_update.is_some_and(|next| next < SystemTime::now()) {
+        self.look_at_lists();
+        Arc::clone(&read().verifier)
+    }
+
+    /// Logs that a revocation list has expired, once a day.
+    pub fn look_at_lists(&self) {
+        let next = self.0.current.read().unwrap_or_else(PoisonError::into_inner).next_update;
+        if next.is_some_and(|next| next < SystemTime::now()) {
             self.say_expired();
         }
-        Arc::clone(&current.verifier)
+    }
+
+    /// When the authorities' certificates are valid, in the order of their file.
+    pub(crate) fn dates(&self) -> Vec<Dates> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner).dates.to_vec()
     }
 
     #[cold]
@@ -275,11 +286,14 @@ impl Current {
         stamp: Stamp,
     ) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
-        for certificate in read_certificates(authorities)? {
-            roots.add(certificate).map_err(|error| failed(authorities, error))?;
+        let certificates = pem::certificates(authorities)?;
+        let dates = Dates::of_all(&certificates);
+        for certificate in certificates {
+            let added = roots.add(certificate.clone());
+            added.map_err(|error| failed(authorities, pem::why_unusable(&certificate, &error)))?;
         }
         let names = roots.subjects();
-        let own = lists.iter().filter(|list| is_of(list, &names)).count();
+        let own = lists.iter().filter(|list| lists::is_of(list, &names)).count();
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).with_crls(lists.clone());
         let builder = if lists.is_empty() || own > 0 {
             // Authorities without a list of their own are believed: not everybody keeps one.
@@ -292,43 +306,15 @@ impl Current {
             ListExpiry::Warn => builder,
             ListExpiry::Refuse => builder.enforce_revocation_expiration(),
         };
-        let verifier = builder.build().map_err(|error| failed(revocations, error))?;
-        let next_update = lists.iter().filter_map(|list| next_update(list)).min();
-        Ok(Self { verifier, stamp, lists, next_update, own })
+        let verifier = builder.build().map_err(|error| failed(revocations, pem::why_unusable_list(&lists, &error)))?;
+        let next_update = lists.iter().filter_map(|list| lists::next_update(list)).min();
+        Ok(Self { verifier, stamp, lists, next_update, own, dates })
     }
 
     /// Whether there are lists, but none of the authorities.
     const fn is_foreign(&self) -> bool {
         self.own == 0 && !self.lists.is_empty()
     }
-}
-
-/// Whether a list was issued by one of these authorities.
-fn is_of(list: &[u8], authorities: &[DistinguishedName]) -> bool {
-    let Ok((_, list)) = x509_parser::parse_x509_crl(list) else { return false };
-    authorities.iter().any(|authority| authority.as_ref() == list.issuer().as_raw())
-}
-
-/// When a list is to be followed by another.
-fn next_update(list: &[u8]) -> Option<SystemTime> {
-    let (_, list) = x509_parser::parse_x509_crl(list).ok()?;
-    let seconds = u64::try_from(list.next_update()?.timestamp()).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
-}
-
-/// The lists in a file; none where there is no file.
-fn read_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let text = match fs::read(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(file, error)),
-    };
-    let lists = CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    let lists = lists.map_err(|error| failed(file, error))?;
-    if lists.is_empty() {
-        return Err(failed(file, "there is no revocation list in it"));
-    }
-    Ok(lists)
 }
 
 fn failed(file: &Path, why: impl fmt::Display) -> TlsError {

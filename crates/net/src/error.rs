@@ -15,14 +15,6 @@ pub enum TlsError {
         /// The reason.
         why: String,
     },
-    /// Certificate and key do not match, or the key is of an unsupported kind.
-    #[error("{}: {source}", file.display())]
-    Unusable {
-        /// The file of the certificate.
-        file: PathBuf,
-        /// The error of rustls.
-        source: rustls::Error,
-    },
     /// No certificate has the key that the profile is about.
     #[error("the profile {profile:?} needs a certificate with a key of the kind {}", kind.name())]
     NoKey {

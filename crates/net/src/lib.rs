@@ -9,6 +9,7 @@ pub mod admission;
 pub mod certificate;
 pub mod channel;
 pub mod clients;
+mod dates;
 pub mod dtls;
 mod error;
 mod handshakes;
@@ -16,6 +17,7 @@ pub mod key_log;
 pub mod listener;
 #[cfg(feature = "tls-openssl")]
 pub mod openssl;
+pub mod pem;
 pub mod pki;
 pub mod profile;
 pub mod provider;
@@ -32,7 +34,7 @@ pub use error::TlsError;
 pub use key_log::KeyLogFile;
 pub use profile::{ClientCertificates, KeyKind, Profile, Security};
 pub use stream::Stream;
-pub use tls::TlsConfig;
+pub use tls::{InUse, Role, TlsConfig};
 
 /// The version of OpenSSL, such as `OpenSSL 3.0.17 1 Jul 2025`; `None` if the build does not include it.
 #[must_use]

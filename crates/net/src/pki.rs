@@ -11,7 +11,6 @@
 //! ECDSA P-256 unless asked otherwise. RFC 5280: the authority is a CA of path length 0, other certificates are none.
 
 mod authority;
-mod dates;
 mod files;
 mod revocation;
 
@@ -38,10 +37,10 @@ use zeroize::Zeroizing;
 pub use self::files::inherit;
 pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect},
-    dates::{Dates, dates, next_updates},
     revocation::{Revocations, Revoked},
 };
-use crate::{certificate::read_certificates, error::TlsError, profile::KeyKind, provider::provider, tls::TlsConfig};
+pub use crate::dates::{Dates, dates, next_updates};
+use crate::{error::TlsError, pem, profile::KeyKind, provider::provider, tls::TlsConfig};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const CA_VALIDITY: Duration = DAY.saturating_mul(3650);
@@ -223,13 +222,14 @@ fn validity(params: &mut CertificateParams, now: Duration, length: Duration) {
 /// whole. A key that cannot be read at all is not replaced.
 fn is_good(pki: &Pki, names: &[ServerName<'static>], now: Duration) -> Result<bool, PkiError> {
     let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(&pki.ca)? {
-        roots.add(certificate).map_err(|_| PkiError::Authority(pki.ca.clone()))?;
+    for certificate in pem::certificates(&pki.ca)? {
+        let added = roots.add(certificate.clone());
+        added.map_err(|error| TlsError::File { file: pki.ca.clone(), why: pem::why_unusable(&certificate, &error) })?;
     }
     let Ok(verifier) = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build() else {
         return Err(PkiError::Authority(pki.ca.clone()));
     };
-    let Ok(chain) = read_certificates(&pki.certificate) else {
+    let Ok(chain) = pem::certificates(&pki.certificate) else {
         return Ok(false);
     };
     let Some((leaf, intermediates)) = chain.split_first() else {

@@ -17,6 +17,7 @@ use crate::{
     certificate::{Certificate, ServerIdentity},
     channel::PskSource,
     clients::ClientTrust,
+    dates::Dates,
     error::TlsError,
     handshakes::Elsewhere,
     profile::{ClientCertificates, KeyKind, Profile, Security, Stack, Version},
@@ -32,6 +33,28 @@ pub struct TlsConfig {
     cut_revoked: bool,
     psk: Option<Arc<dyn PskSource>>,
     elsewhere: Elsewhere,
+}
+
+/// A certificate in use, as it was read last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// Its purpose.
+    pub role: Role,
+    /// The file that it was read from.
+    pub file: PathBuf,
+    /// When it is valid.
+    pub dates: Dates,
+}
+
+/// The purpose of a certificate in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The server's own.
+    Server,
+    /// Of an authority between the server's own and one that clients trust; a client may know another way.
+    ServerChain,
+    /// Of an authority that client certificates are verified against.
+    ClientAuthority,
 }
 
 impl TlsConfig {
@@ -88,6 +111,32 @@ impl TlsConfig {
     /// There is none with the kind of key it is about.
     pub fn certificate(&self, profile: &'static Profile) -> Result<Arc<Certificate>, TlsError> {
         Ok(self.identity(profile)?.loaded())
+    }
+
+    /// When the server's certificate for a profile expires, in seconds since 1970; `None` if there is none.
+    #[must_use]
+    pub fn not_after_unix_s(&self, profile: &'static Profile) -> Option<u64> {
+        Some(self.identity(profile).ok()?.loaded().dates().first()?.not_after_unix_s)
+    }
+
+    /// The certificates in use: those of the server, each with its chain, and the authorities of clients.
+    #[must_use]
+    pub fn in_use(&self) -> Vec<InUse> {
+        let mut all = Vec::new();
+        for identity in &self.identities {
+            let [file, _] = identity.files();
+            let of_chain = identity.loaded();
+            for (index, dates) in of_chain.dates().iter().enumerate() {
+                let role = if index == 0 { Role::Server } else { Role::ServerChain };
+                all.push(InUse { role, file: file.to_owned(), dates: dates.clone() });
+            }
+        }
+        if let Some(trust) = &self.trust {
+            let [file, _] = trust.files();
+            let authorities = trust.dates().into_iter();
+            all.extend(authorities.map(|dates| InUse { role: Role::ClientAuthority, file: file.to_owned(), dates }));
+        }
+        all
     }
 
     /// The secret of an identity.

@@ -9,10 +9,7 @@ use super::finding::Report;
 use super::gateway::RESTART;
 use super::{Subject, quoted};
 use crate::data;
-
-const DAY: u64 = 86_400;
-/// A certificate with less than this left is warned of.
-const SOON: u64 = 30 * DAY;
+use crate::validity::{Days, Stage, Validity};
 
 /// A file of certificates, and what replaces it.
 struct Certificate {
@@ -70,21 +67,14 @@ fn dates(Certificate { file, mend }: &Certificate, now: Duration, report: &mut R
         Ok(found) => found,
         Err(error) => return report.problem("certificate", error.to_string(), mend.as_str()),
     };
-    let now = now.as_secs();
-    for pki::Dates { subject, not_before_unix_s, not_after_unix_s } in found {
-        let what = format!("{}, {subject}", file.display());
-        if not_before_unix_s > now {
-            let days = (not_before_unix_s - now).div_ceil(DAY);
-            let text = format!("{what}: valid only in {days} days; the clock may be in the past");
-            report.problem("certificate", text, "timedatectl");
-        } else if not_after_unix_s < now {
-            let text = format!("{what}: expired {} days ago", (now - not_after_unix_s) / DAY);
-            report.problem("certificate", text, mend.as_str());
-        } else if not_after_unix_s - now < SOON {
-            let text = format!("{what}: ends in {} days", (not_after_unix_s - now) / DAY);
-            report.warning("certificate", text, mend.as_str());
-        } else {
-            report.ok("certificate", format!("{what}: valid for {} days", (not_after_unix_s - now) / DAY));
+    for dates in found {
+        let validity = Validity::at(now.as_secs(), &dates);
+        let text = format!("{}, {}: {validity}", file.display(), dates.subject);
+        match validity.stage {
+            Stage::Good => report.ok("certificate", text),
+            Stage::Month | Stage::Week => report.warning("certificate", text, mend.as_str()),
+            Stage::Early => report.problem("certificate", text, "timedatectl"),
+            Stage::Expired => report.problem("certificate", text, mend.as_str()),
         }
     }
 }
@@ -97,8 +87,8 @@ fn revocations(file: &Path, now: Duration, report: &mut Report) {
     let now = now.as_secs();
     match lists.into_iter().flatten().min() {
         Some(next) if next < now => {
-            let days = (now - next) / DAY;
-            let text = format!("{}: a newer one has been due for {days} days (nextUpdate)", file.display());
+            let days = Days(now - next);
+            let text = format!("{}: a newer one has been due for {days} (nextUpdate)", file.display());
             report.warning("revocation-list", text, format!("replace {}", file.display()));
         }
         Some(_) | None => report.ok("revocation-list", format!("{}: up to date", file.display())),
@@ -111,6 +101,7 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
+    use crate::validity::DAY_S;
 
     #[test]
     fn certificates_are_judged_by_their_dates() {
@@ -124,8 +115,8 @@ mod tests {
             dates(&certificate, Duration::from_secs(now), &mut report);
             report.worst()
         };
-        assert_eq!(judged(end - SOON - 1), Level::Ok);
-        assert_eq!(judged(end - SOON + 1), Level::Warning);
+        assert_eq!(judged(end - 31 * DAY_S), Level::Ok);
+        assert_eq!(judged(end - 29 * DAY_S), Level::Warning);
         assert_eq!(judged(end), Level::Warning);
         assert_eq!(judged(end + 1), Level::Problem);
         assert_eq!(judged(1_000_000_000), Level::Problem, "valid only later");

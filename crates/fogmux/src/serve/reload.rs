@@ -6,7 +6,9 @@ use std::time::Duration;
 use fogmux_auth::Rules;
 
 use super::clock::Clock;
+use super::expiry::Expiry;
 use super::logging::{self, Log};
+use super::renewal::Renewal;
 use super::watch::Watch;
 use super::{banner, configuration};
 use crate::admin_password;
@@ -25,6 +27,8 @@ pub(crate) struct Reloader {
     log: Log,
     watch: Watch,
     clock: Clock,
+    expiry: Expiry,
+    renewal: Renewal,
 }
 
 /// Settings that are read and checked, but not applied yet.
@@ -38,7 +42,8 @@ struct Fresh {
 impl Reloader {
     /// `watch` was started before anything was read.
     pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
-        Self { arguments, config, home, log, watch, clock: Clock::new() }
+        let (clock, expiry, renewal) = (Clock::new(), Expiry::default(), Renewal::default());
+        Self { arguments, config, home, log, watch, clock, expiry, renewal }
     }
 
     /// Prints the banner.
@@ -48,7 +53,7 @@ impl Reloader {
         tracing::info!(data = %self.home.directory.display(), "ready");
     }
 
-    /// Checks whether files or the clock have changed.
+    /// Checks whether files or the clock have changed, and whether certificates are about to expire.
     pub(crate) fn look(&mut self, running: &Running) {
         if self.clock.was_set() {
             tracing::info!("the clock was set; credentials that end are looked at again");
@@ -56,6 +61,14 @@ impl Reloader {
             running.gateway.shared.bus.invalidate();
         }
         self.watch.look(running, &self.config, &self.home);
+        let Some(tls) = running.gateway.tls() else { return };
+        if self.renewal.is_under_way() {
+            return;
+        }
+        self.watch.look_at_certificates(running, &self.home);
+        if !self.renewal.begin_in_time(&self.config, &self.home, tls) {
+            self.expiry.look(tls);
+        }
     }
 
     /// The time limit for connections to end, by the newest configuration.
@@ -65,6 +78,7 @@ impl Reloader {
 
     /// Rereads everything and logs the result.
     pub(crate) fn reload(&mut self, running: &Running) {
+        self.renewal.finish();
         let reloads = &running.gateway.shared.metrics.reloads;
         let problems = match self.read(running) {
             Ok(fresh) => self.put_in_place(fresh, running),

@@ -64,14 +64,14 @@ impl Watch {
         Err(Failure::new(Status::Config, "users, rules or keys have changed while they were read"))
     }
 
-    /// Checks the files and applies changes.
+    /// Checks the files of users, rules and keys, and applies changes.
     pub(super) fn look(&mut self, running: &Running, config: &Config, home: &Home) {
-        self.look_at_certificates(running, home);
         self.look_at_rules(running, config, home);
         self.look_at_contexts(running, config, home);
     }
 
-    fn look_at_certificates(&mut self, running: &Running, home: &Home) {
+    /// Checks the files of certificates and revocation lists, and applies changes.
+    pub(super) fn look_at_certificates(&mut self, running: &Running, home: &Home) {
         let mut changed = false;
         for (file, stamp) in &mut self.certificates {
             let now = Stamp::of(file);

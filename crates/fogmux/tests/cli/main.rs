@@ -1,5 +1,6 @@
 //! The built binary from outside: what scripts, service managers and people at a shell rely on.
 
+mod certificates;
 mod command_line;
 mod doctor;
 mod doors;

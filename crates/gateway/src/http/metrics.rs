@@ -91,6 +91,7 @@ impl Collector for Snapshot {
                 ConstCounter::new(read(metrics)).encode(family.encode_family(&[("door", door)])?)?;
             }
         }
+        self.encode_certificates(&mut encoder)?;
         self.encode_mqtt_cut(&mut encoder)?;
         self.encode_shares(&mut encoder)?;
         let mut family = descriptor(&mut encoder, "door_connections", "Connections open", MetricType::Gauge)?;
@@ -117,6 +118,16 @@ impl Snapshot {
         let help = "MQTT logins that ended because all logins under way held too much";
         let gave_way = ConstCounter::new(self.0.metrics.mqtt_only.logins_gave_way.get());
         gave_way.encode(descriptor(encoder, "mqtt_logins_gave_way", help, MetricType::Counter)?)
+    }
+
+    fn encode_certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let help = "When the certificate of a listener expires, in seconds since 1970";
+        let mut family = descriptor(encoder, "certificate_not_after_seconds", help, MetricType::Gauge)?;
+        for (listener, unix_s) in self.0.metrics.certificates.not_after_unix_s() {
+            let gauge = ConstGauge::new(i64::try_from(unix_s).unwrap_or(i64::MAX));
+            gauge.encode(family.encode_family(&[("listener", listener.name())])?)?;
+        }
+        Ok(())
     }
 
     fn encode_shares(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -239,8 +250,9 @@ fn descriptor<'e>(
     help: &str,
     kind: MetricType,
 ) -> Result<MetricEncoder<'e>, std::fmt::Error> {
-    match name.strip_suffix("_bytes") {
-        Some(stem) => encoder.encode_descriptor(stem, help, Some(&Unit::Bytes), kind),
+    let units = [("_bytes", &Unit::Bytes), ("_seconds", &Unit::Seconds)];
+    match units.into_iter().find_map(|(suffix, unit)| Some((name.strip_suffix(suffix)?, unit))) {
+        Some((stem, unit)) => encoder.encode_descriptor(stem, help, Some(unit), kind),
         None => encoder.encode_descriptor(name, help, None, kind),
     }
 }

@@ -19,7 +19,7 @@ use super::{
     files::{Access, create, lock, put_in_place, stage, staged, write},
     new_key, validity,
 };
-use crate::{certificate::read_certificates, channel::ClientCertificate, profile::KeyKind};
+use crate::{channel::ClientCertificate, error::TlsError, pem, profile::KeyKind};
 
 /// id-on-xmppAddr (RFC 6120 §13.7.1.4).
 const ID_ON_XMPP_ADDR: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 8, 5];
@@ -279,9 +279,9 @@ fn read_key(file: &Path) -> Result<KeyPair, PkiError> {
 /// # Errors
 /// The file cannot be read or holds no valid certificate.
 pub fn inspect(file: &Path) -> Result<ClientCertificate, PkiError> {
-    let chain = read_certificates(file)?;
+    let chain = pem::certificates(file)?;
     let leaf = chain.first().and_then(|leaf| ClientCertificate::parse(leaf).ok());
-    leaf.ok_or_else(|| PkiError::Name(file.display().to_string()))
+    leaf.ok_or_else(|| TlsError::File { file: file.into(), why: pem::NO_CERTIFICATE.to_owned() }.into())
 }
 
 /// Random, so that nobody foresees what will be signed (RFC 5280 §4.1.2.2 leaves it open; the CA/Browser Forum asks for

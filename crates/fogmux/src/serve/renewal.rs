@@ -1,0 +1,83 @@
+//! Renewal of the gateway's own certificate while it runs.
+//!
+//! A start renews it if it expires within 30 days. A gateway that is left alone may not be started again before that,
+//! and one whose clock was wrong at the start may have a certificate with wrong dates.
+
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fogmux_net::{Role, TlsConfig};
+
+use crate::config::Config;
+use crate::home::{self, Home};
+use crate::validity::{DAY_S, Stage, Validity};
+
+/// The time between two attempts, of which the first fails on a full disk.
+const TRIED_EVERY: Duration = Duration::from_secs(DAY_S);
+
+/// The attempts so far.
+#[derive(Debug, Default)]
+pub(super) struct Renewal {
+    tried: Option<SystemTime>,
+    /// Makes an RSA key, which takes a small board many seconds.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Renewal {
+    /// Returns whether a renewal is under way: the files may not belong together then.
+    pub(super) fn is_under_way(&mut self) -> bool {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.finish();
+        }
+        self.thread.is_some()
+    }
+
+    /// Begins a renewal if it is time; returns whether it did.
+    pub(super) fn begin_in_time(&mut self, config: &Config, home: &Home, tls: &TlsConfig) -> bool {
+        let now = SystemTime::now();
+        // An operator's certificate is renewed by its operator.
+        if config.tls.certificate_file.is_some() || !self.is_time(now) || !expires(tls, now) {
+            return false;
+        }
+        self.tried = Some(now);
+        self.begin(config.clone(), home);
+        self.thread.is_some()
+    }
+
+    /// Waits for a renewal that is under way.
+    pub(super) fn finish(&mut self) {
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the renewal of the gateway's own certificate has failed");
+        }
+    }
+
+    fn is_time(&self, now: SystemTime) -> bool {
+        // A clock that is set back must not delay it for years.
+        let since = self.tried.map(|tried| now.duration_since(tried).unwrap_or_else(|back| back.duration()));
+        since.is_none_or(|since| since >= TRIED_EVERY)
+    }
+
+    fn begin(&mut self, config: Config, home: &Home) {
+        let directory = home.directory.clone();
+        let renew = move || match home::certificate(&config, &directory) {
+            // It has logged what it did; the watch reads the files.
+            Ok(_) => {}
+            Err(failure) => {
+                let why = failure.message().unwrap_or_default();
+                tracing::error!("the gateway's own certificate cannot be renewed: {why}");
+            }
+        };
+        match Builder::new().name("renewal".to_owned()).spawn(renew) {
+            Ok(thread) => self.thread = Some(thread),
+            Err(error) => tracing::error!(%error, "the gateway's own certificate cannot be renewed"),
+        }
+    }
+}
+
+/// Whether a certificate of the server expires soon. One that is valid only later is left alone: the clock is wrong.
+fn expires(tls: &TlsConfig, now: SystemTime) -> bool {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let servers = tls.in_use().into_iter().filter(|certificate| certificate.role == Role::Server);
+    let mut stages = servers.map(|certificate| Validity::at(now, &certificate.dates).stage);
+    stages.any(|stage| matches!(stage, Stage::Month | Stage::Week | Stage::Expired))
+}
