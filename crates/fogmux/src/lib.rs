@@ -22,6 +22,7 @@ mod disk;
 mod exit;
 mod home;
 mod import;
+mod installed;
 mod later;
 mod memory_limit;
 mod modes;

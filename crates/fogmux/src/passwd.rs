@@ -6,25 +6,21 @@ use std::path::Path;
 use fogmux_auth::{UserError, Users};
 
 use crate::admin_password::{self, ADMIN};
-use crate::check::read;
 use crate::cli::Passwd;
 use crate::exit::{Failure, Status};
+use crate::installed::{self, Found};
 use crate::{data, terminal};
 
 /// Runs the command and tells when a running gateway applies the change.
 pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
-    let config = read(arguments.config.as_deref(), &[])?;
-    let file = match config.auth.users_file {
-        Some(file) => file,
-        None => {
-            let directory = data::directory(arguments.data.directory.as_deref())?;
-            data::create(&directory)?;
-            directory.join(data::USERS)
-        }
+    let found = installed::find(&arguments.files)?;
+    let file = match &found.config.auth.users_file {
+        Some(file) => file.clone(),
+        None => found.writable()?.join(data::USERS),
     };
     if arguments.delete {
         remove(&file, &arguments.user)?;
-        forget_first(arguments);
+        forget_first(&arguments.user, &found);
         return Ok(());
     }
     if arguments.disable || arguments.enable {
@@ -40,16 +36,16 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
         Ok(users.is_disabled(&arguments.user))
     });
     let disabled = changed.map_err(|error| failed(&file, error))?;
-    forget_first(arguments);
+    forget_first(&arguments.user, &found);
     let may = if disabled { "has a new password and stays disabled until --enable" } else { "may log in" };
     eprintln!("{}: {} {may}; a running gateway notices within seconds", file.display(), arguments.user);
     Ok(())
 }
 
 /// Deletes the administrator's first password once another is set.
-fn forget_first(arguments: &Passwd) {
-    if arguments.user == ADMIN
-        && let Ok(directory) = data::directory(arguments.data.directory.as_deref())
+fn forget_first(user: &str, found: &Found) {
+    if user == ADMIN
+        && let Ok(directory) = found.directory()
     {
         admin_password::delete(&directory);
     }

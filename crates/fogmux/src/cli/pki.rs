@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use fogmux_net::KeyKind;
 
-use super::Data;
+use super::Files;
 
 /// Certificates, keys and OSCORE contexts in the data directory.
 #[derive(Debug, Subcommand)]
@@ -56,7 +56,7 @@ pub(crate) struct PkiInit {
     #[arg(long, default_value = "ecdsa")]
     pub(crate) key: KeyChoice,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Creates a server certificate.
@@ -74,7 +74,7 @@ pub(crate) struct PkiServer {
     #[arg(long, default_value_t = 820)]
     pub(crate) days: u32,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Creates a client certificate.
@@ -113,7 +113,7 @@ pub(crate) struct PkiClient {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Creates or removes a pre-shared key.
@@ -130,11 +130,8 @@ pub(crate) struct PkiPsk {
     /// Remove the key
     #[arg(long, conflicts_with_all = ["user", "key"])]
     pub(crate) delete: bool,
-    /// Configuration file that sets the file of keys
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Formats of OSCORE contexts.
@@ -166,11 +163,8 @@ pub(crate) struct PkiOscore {
     /// AEAD algorithm by its COSE name, such as A128GCM [default: AES-CCM-16-64-128]
     #[arg(long, value_name = "NAME")]
     pub(crate) algorithm: Option<String>,
-    /// Configuration file that sets the directory of contexts
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Revokes a certificate.
@@ -179,7 +173,7 @@ pub(crate) struct PkiRevoke {
     /// Client name, certificate file, or serial number in hexadecimal
     pub(crate) certificate: String,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Lists certificates.
@@ -189,5 +183,5 @@ pub(crate) struct PkiList {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }

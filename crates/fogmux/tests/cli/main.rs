@@ -2,5 +2,6 @@
 
 mod command_line;
 mod doors;
+mod installed;
 mod readme;
 mod support;
