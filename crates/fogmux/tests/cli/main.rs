@@ -3,5 +3,6 @@
 mod command_line;
 mod doors;
 mod installed;
+mod log;
 mod readme;
 mod support;
