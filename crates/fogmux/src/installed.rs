@@ -134,7 +134,7 @@ impl System<'_> {
     /// Returns a file that shows that the service is installed.
     fn service(&self) -> Option<PathBuf> {
         let files = [CONFIG].into_iter().chain(UNITS).map(|file| self.root.join(file));
-        // What may not be looked at is there.
+        // A file that may not be looked at is there.
         files.into_iter().find(|file| file.try_exists().unwrap_or(true))
     }
 }

@@ -1,7 +1,7 @@
 //! `fogmux passwd`: adds, changes, disables or removes a user.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fogmux_auth::{UserError, Users};
 
@@ -14,10 +14,7 @@ use crate::{data, terminal};
 /// Runs the command and tells when a running gateway applies the change.
 pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
     let found = installed::find(&arguments.files)?;
-    let file = match &found.config.auth.users_file {
-        Some(file) => file.clone(),
-        None => found.writable()?.join(data::USERS),
-    };
+    let file = users_file(&found)?;
     if arguments.delete {
         remove(&file, &arguments.user)?;
         forget_first(&arguments.user, &found);
@@ -78,6 +75,25 @@ fn unknown(file: &Path, user: &str, disabled: bool) -> String {
     let file = file.display();
     let hint = "; to refuse certificates, keys and tokens of that name, add an entry with disabled = true";
     format!("{file}: there is no user {user:?}{}", if disabled { hint } else { "" })
+}
+
+/// Puts the user of a device into groups, before the device has its credential. Without groups nothing changes.
+pub(crate) fn enrol(user: &str, groups: &[String], found: &Found) -> Result<(), Failure> {
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let groups: Vec<_> = groups.iter().map(String::as_str).collect();
+    let file = users_file(found)?;
+    Users::update(&file, |users| users.enrol(user, &groups)).map_err(|error| failed(&file, error))?;
+    eprintln!("{}: {user} is in {}", file.display(), groups.join(", "));
+    Ok(())
+}
+
+fn users_file(found: &Found) -> Result<PathBuf, Failure> {
+    match &found.config.auth.users_file {
+        Some(file) => Ok(file.clone()),
+        None => Ok(found.writable()?.join(data::USERS)),
+    }
 }
 
 /// Why a users or keys file was not changed.

@@ -19,6 +19,7 @@ use rustls::pki_types::ServerName;
 use crate::cli::{Files, KeyChoice, Pki, PkiClient, PkiInit, PkiRevoke, PkiServer};
 use crate::exit::{Failure, Status};
 use crate::output::say;
+use crate::passwd::enrol;
 use crate::{data, installed};
 
 /// The directory of client certificates, below that of the authority.
@@ -100,7 +101,8 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         let error = "--pkcs12 needs --password-file, and a build with the feature tls-openssl";
         return Err(Failure::new(Status::Usage, error));
     }
-    let directory = directory(&arguments.files)?;
+    let found = installed::find(&arguments.files)?;
+    let directory = found.writable()?.join(data::PKI);
     let name = &arguments.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
@@ -128,6 +130,7 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         validity: DAY * arguments.days,
         ..Wanted::new(Purpose::Client, name.as_str())
     };
+    enrol(name, &arguments.groups, &found)?;
     issue(&directory, &wanted, arguments.key, &certificate, &key)?;
     match &arguments.pkcs12 {
         Some(file) => pkcs12(arguments, &directory, &certificate, &key, file),

@@ -106,6 +106,9 @@ pub(crate) struct PkiClient {
     /// Write BASE.pem and BASE.key [default: pki/clients/NAME in the data directory]
     #[arg(long, value_name = "BASE")]
     pub(crate) out: Option<PathBuf>,
+    /// Groups of the user, replacing the present ones
+    #[arg(long = "group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
     /// Also write certificate, key and authority into one PKCS #12 file
     #[arg(long, value_name = "FILE")]
     pub(crate) pkcs12: Option<PathBuf>,
@@ -127,8 +130,11 @@ pub(crate) struct PkiPsk {
     /// The key in hexadecimal; visible to other users in the process list [default: random]
     #[arg(long, value_name = "HEX")]
     pub(crate) key: Option<String>,
+    /// Groups of the user, replacing the present ones
+    #[arg(long = "group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
     /// Remove the key
-    #[arg(long, conflicts_with_all = ["user", "key"])]
+    #[arg(long, conflicts_with_all = ["user", "key", "groups"])]
     pub(crate) delete: bool,
     #[command(flatten)]
     pub(crate) files: Files,
@@ -151,6 +157,9 @@ pub(crate) enum OscoreFormat {
 pub(crate) struct PkiOscore {
     /// The user of the device; each device of a user needs its own context
     pub(crate) user: String,
+    /// Groups of the user, replacing the present ones
+    #[arg(long = "group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
     /// Import the gateway's side from a file of fogmux or libcoap, or a directory of aiocoap
     #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "format", "algorithm"])]
     pub(crate) import: Option<PathBuf>,

@@ -11,6 +11,7 @@ use fogmux_oscore::{Id, Parameters, Zeroizing};
 use crate::cli::{OscoreFormat, PkiOscore};
 use crate::exit::{Failure, Status};
 use crate::output::say;
+use crate::passwd::enrol;
 use crate::{data, installed, oscore};
 
 /// RFC 8613 §12.3: enough entropy that a Master Secret cannot be guessed.
@@ -35,6 +36,7 @@ pub(super) fn run(arguments: &PkiOscore) -> Result<(), Failure> {
     };
     let file = free_name(&directory, &arguments.user)?;
     check_sender(&directory, &parameters)?;
+    enrol(&arguments.user, &arguments.groups, &found)?;
     let mut text = toml::write(Some(&arguments.user), &parameters);
     if arguments.import.is_none() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

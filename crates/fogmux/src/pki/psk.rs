@@ -6,6 +6,7 @@ use fogmux_auth::{Psks, UserError};
 use crate::cli::PkiPsk;
 use crate::exit::{Failure, Status};
 use crate::output::say;
+use crate::passwd::enrol;
 use crate::{data, installed};
 
 /// RFC 9257 §4: at least 128 bits.
@@ -43,6 +44,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
             key
         }
     };
+    enrol(arguments.user.as_deref().unwrap_or(&arguments.identity), &arguments.groups, &found)?;
     Psks::update(&file, |psks| psks.set(identity, &key, arguments.user.as_deref())).map_err(failed)?;
     if arguments.key.is_none() {
         say!("{}:{}\n", arguments.identity, fogmux_net::channel::hex(&key))?;

@@ -64,7 +64,7 @@ fn hostile_clients_cause_few_lines_and_hide_none_of_others() {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
             (0..CONNECTIONS).for_each(|_| _ = socket.send_to(b"\x4f\x01\0\x01\xf0", coap));
         });
-        // What an administrator does meanwhile is logged.
+        // An administrator's reloads meanwhile are logged.
         for times in 1..=3 {
             gateway.hang_up();
             gateway.wait_for_log_times("configuration, users, rules and certificates are read again", times);

@@ -1,6 +1,7 @@
 //! The built binary from outside: what scripts, service managers and people at a shell rely on.
 
 mod command_line;
+mod devices;
 mod doors;
 mod installed;
 mod log;
