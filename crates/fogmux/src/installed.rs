@@ -48,9 +48,11 @@ pub(crate) fn find(files: &Files) -> Result<Found, Failure> {
     // The service's own directory or configuration, named on the command line, means the service.
     let means_service = match (&named, &files.config) {
         (Some(directory), None) => is_same(directory, &system.state()),
+        // systemd or the image has named the directory.
+        (None, _) if is_set("STATE_DIRECTORY") => false,
         (None, Some(config)) => is_same(config, &system.config()),
+        (None, None) => service.is_some(),
         (Some(_), Some(_)) => false,
-        (None, None) => service.is_some() && !is_set("STATE_DIRECTORY"),
     };
     if !means_service {
         // A container has the image's configuration, and STATE_DIRECTORY.

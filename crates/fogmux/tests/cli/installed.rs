@@ -202,6 +202,10 @@ fn in_a_container_its_directory_and_configuration_are_meant() {
     let (code, said) = end(system.command(&["passwd", "ada"]).env("STATE_DIRECTORY", &volume));
     assert_eq!(code, 0, "{said}");
     assert!(volume.join("users.toml").is_file());
+    let config = system.path("etc/fogmux/fogmux.toml");
+    let named = ["passwd", "bob", "-c", config.to_str().unwrap()];
+    assert_eq!(end(system.command(&named).env("STATE_DIRECTORY", &volume)).0, 0);
+    assert!(fs::read_to_string(volume.join("users.toml")).unwrap().contains("bob"));
     fs::write(system.path("etc/fogmux/fogmux.toml"), "[auth]\nusers_file = 1\n").unwrap();
     assert_eq!(end(system.command(&["passwd", "ada"]).env("STATE_DIRECTORY", &volume)).0, 78);
 }
