@@ -13,8 +13,14 @@ use crate::setup;
 use crate::tree::Tree;
 
 const INSTALLED: &str = "/usr/bin/fogmux";
-/// `systemd-analyze security` says 1.4 today; its scale ends at 10.
-const EXPOSURE_MAX: &str = "20";
+/// `systemd-analyze security` says 1.2 today; its scale ends at 10, and the threshold is in tenths.
+const EXPOSURE_MAX: &str = "15";
+/// The configuration of the unit and of the image, as their comments say.
+const CONFIG: &str = "/etc/fogmux/fogmux.toml";
+/// The configuration in the image when no other is mounted.
+const IMAGE_CONFIG: &str = "deploy/container.toml";
+/// Exit codes after which a restart would fail in the same way: EX_USAGE, EX_NOPERM, EX_CONFIG.
+const FINAL_CODES: &str = "RestartPreventExitStatus=64 77 78";
 
 /// All of `deploy/`.
 pub(crate) fn deploy(tree: &Tree) -> Result<()> {
@@ -33,6 +39,7 @@ fn unit(tree: &Tree) -> Result<()> {
     }
     let text = fs::read_to_string(tree.root().join("deploy/fogmux.service")).context("deploy/fogmux.service")?;
     ensure!(text.contains(INSTALLED), "deploy/fogmux.service does not start {INSTALLED}");
+    unit_text(&text)?;
     let binary = gateway::build(tree)?;
     let place = tree.target().join("tmp/fogmux.service");
     fs::create_dir_all(tree.target().join("tmp"))?;
@@ -45,10 +52,45 @@ fn unit(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
+/// Checks what systemd does not: that the unit names its configuration, and does not try a mistake in it for ever.
+fn unit_text(text: &str) -> Result<()> {
+    let lines = [
+        // Codes of ExecStartPre= would not prevent a restart.
+        FINAL_CODES.to_owned(),
+        format!("ExecStart={INSTALLED} serve --config {CONFIG}"),
+        format!("ExecReload={INSTALLED} check {CONFIG}"),
+        "ExecReload=/bin/kill -HUP $MAINPID".to_owned(),
+    ];
+    for line in lines {
+        ensure!(text.lines().any(|found| found == line), "deploy/fogmux.service lacks {line}");
+    }
+    ensure!(!text.contains("\nExecStartPre="), "ExecStartPre= in deploy/fogmux.service is restarted for ever");
+    Ok(())
+}
+
+/// The image's command reads the configuration that its comment mounts, and keeps its data in its volume.
+fn image_text(recipe: &str) -> Result<()> {
+    let mount = format!(":{CONFIG}:ro");
+    let mounted = recipe.lines().any(|line| line.starts_with('#') && line.contains(&mount));
+    ensure!(mounted, "the comment of deploy/Containerfile does not mount {CONFIG}");
+    let volume = recipe.lines().find_map(|line| line.strip_prefix("VOLUME ")).context("no VOLUME")?;
+    let lines = [
+        format!("ENV STATE_DIRECTORY={volume}"),
+        format!("COPY {IMAGE_CONFIG} {CONFIG}"),
+        format!("CMD [\"serve\", \"--config\", \"{CONFIG}\"]"),
+    ];
+    for line in lines {
+        ensure!(recipe.lines().any(|found| found == line), "deploy/Containerfile lacks {line}");
+    }
+    Ok(())
+}
+
 /// Every port of the default configuration is exposed, and no other.
 fn image(tree: &Tree) -> Result<()> {
     let config = fs::read_to_string(tree.root().join("config/fogmux.toml")).context("config/fogmux.toml")?;
     let recipe = fs::read_to_string(tree.root().join("deploy/Containerfile")).context("deploy/Containerfile")?;
+    image_text(&recipe)?;
+    run(command(gateway::build(tree)?, &["check"]).arg(tree.root().join(IMAGE_CONFIG)))?;
     let exposed = recipe.lines().find_map(|line| line.strip_prefix("EXPOSE ")).context("no EXPOSE")?;
     let mut exposed: Vec<&str> = exposed.split_whitespace().collect();
     let mut wanted = ports(&config);
@@ -81,6 +123,18 @@ fn ports(config: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_files_use_the_configuration_that_they_name() {
+        let recipe = include_str!("../../deploy/Containerfile");
+        image_text(recipe).unwrap();
+        assert!(image_text(&recipe.replace("\"--config\"", "\"--data\"")).is_err());
+        assert!(image_text(&recipe.replace("VOLUME /data", "VOLUME /other")).is_err());
+        let unit = include_str!("../../deploy/fogmux.service");
+        unit_text(unit).unwrap();
+        assert!(unit_text(&unit.replace("64 77 78", "78")).is_err());
+        assert!(unit_text(&format!("{unit}\nExecStartPre=/usr/bin/fogmux check {CONFIG}\n")).is_err());
+    }
 
     #[test]
     fn ports_are_those_of_the_listeners() {

@@ -152,6 +152,25 @@ impl Users {
         Ok(())
     }
 
+    /// Puts a user into exactly these groups, and adds one without a password if there is none, for a device that has
+    /// another credential.
+    ///
+    /// # Errors
+    /// A name cannot be used.
+    pub fn enrol(&mut self, name: &str, groups: &[&str]) -> Result<(), UserError> {
+        let name = checked_name(name)?;
+        if !self.contains(&name) {
+            self.insert(User {
+                principal: Principal::user(&name, []),
+                password: None,
+                scram_sha_256: None,
+                scram_sha_1: None,
+                disabled: false,
+            });
+        }
+        self.set_groups(&name, groups)
+    }
+
     /// Adds a user with a password hash that another broker made: mosquitto's `$6$…` and `$7$…`, or an argon2id PHC
     /// string. There are no SCRAM keys then.
     ///

@@ -11,18 +11,18 @@ use fogmux_gateway::names_of;
 use fogmux_net::{ClientCertificate, pem};
 
 use crate::callback;
-use crate::check::read;
 use crate::cli::{Acl, AclAction, AclDoor, AclTest};
 use crate::config::Config;
 use crate::exit::{Failure, Status};
-use crate::home;
 use crate::output::say;
+use crate::{home, installed};
 
 /// Checks the rules as a door would.
 pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     let Acl::Test(arguments) = command;
-    let config = read(arguments.config.as_deref(), &[])?;
-    let sources = home::sources(&config, arguments.data.directory.as_deref())?;
+    let found = installed::find(&arguments.files)?;
+    let sources = home::sources(&found.config, Some(&found.directory()?))?;
+    let config = found.config;
     let rules = fogmux_auth::Rules::load(&sources).map_err(|problems| Failure::new(Status::Config, problems))?;
     let rules = rules.with_callback(callback::configured(&config.auth.callback));
     let authority = Arc::new(Authority::new(rules));

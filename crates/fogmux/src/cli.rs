@@ -112,6 +112,20 @@ pub(crate) struct Data {
     pub(crate) directory: Option<PathBuf>,
 }
 
+/// The gateway whose files a command reads or changes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Files {
+    /// Data directory [default: the installed service's, else your own as of serve]
+    #[arg(long = "data", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Configuration file of the gateway [default: /etc/fogmux/fogmux.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The root of the system in which an installed service is looked for
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub(crate) root: PathBuf,
+}
+
 /// Validates a configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -181,10 +195,7 @@ pub(crate) struct Passwd {
     /// The user
     pub(crate) user: String,
     #[command(flatten)]
-    pub(crate) data: Data,
-    /// Configuration file that sets the users file
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub(crate) files: Files,
     /// Groups of the user, replacing the present ones
     #[arg(long = "group", value_name = "GROUP")]
     pub(crate) groups: Vec<String>,

@@ -19,7 +19,7 @@ mod tests;
 
 pub(crate) use listeners::{Listener, Protection, Tls};
 pub(crate) use load::{load, sources};
-pub(crate) use model::Config;
+pub(crate) use model::{Config, Log, LogFormat};
 pub(crate) use problem::{Location, Problem, Problems, Source};
 
 /// The reference configuration: every key with its default and unit.

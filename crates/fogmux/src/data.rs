@@ -66,15 +66,14 @@ pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     open.sync_all()
 }
 
-/// Creates the directory with its parents, accessible only to its owner.
+/// Creates the directory with its parents, accessible only to its owner; as root for the owner of the directory above.
 pub(crate) fn create(directory: &Path) -> Result<(), Failure> {
     make(directory).map_err(|error| Failure::io(directory.display(), &error))
 }
 
 /// As [`create`], for a caller that can continue without it.
 pub(crate) fn make(directory: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    fogmux_net::pki::make_directory(directory)
 }
 
 #[cfg(test)]

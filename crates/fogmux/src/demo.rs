@@ -18,7 +18,7 @@ use self::table::Table;
 use crate::cli::Demo;
 use crate::client::block_on;
 use crate::compose;
-use crate::config::Config;
+use crate::config::{Config, Log as LogConfig};
 use crate::exit::{Failure, Status};
 use crate::home;
 use crate::output::say;
@@ -34,7 +34,7 @@ const LONG_BYTES: u32 = 5_000;
 
 /// Runs the demonstration.
 pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
-    let _log = Log::start("warn")?;
+    let _log = Log::start(&LogConfig { filter: "warn".to_owned(), ..LogConfig::default() })?;
     let patience = Duration::try_from_secs_f64(arguments.timeout)
         .map_err(|_| Failure::new(Status::Usage, format!("{} is not a number of seconds", arguments.timeout)))?;
     let directory = tempfile::tempdir().map_err(|error| Failure::io("a directory for the data", &error))?;

@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 use fogmux_auth::{Acl, Psks, Users};
 
 use self::report::Report;
-use crate::check::read;
 use crate::cli::{Import, ImportMosquitto};
 use crate::exit::{Failure, Status};
 use crate::output::say;
 use crate::passwd::failed;
-use crate::{data, home};
+use crate::{data, home, installed};
 
 /// Keys of mosquitto.conf whose files are imported.
 const FILES: [&str; 3] = ["acl_file", "password_file", "psk_file"];
@@ -92,11 +91,9 @@ struct Targets {
 
 impl Targets {
     fn find(arguments: &ImportMosquitto) -> Result<Self, Failure> {
-        let config = read(arguments.config.as_deref(), &[])?;
-        let directory = data::directory(arguments.data.directory.as_deref())?;
-        if !arguments.dry_run {
-            data::create(&directory)?;
-        }
+        let found = installed::find(&arguments.files)?;
+        let directory = if arguments.dry_run { found.directory()? } else { found.writable()? };
+        let config = found.config;
         let sources = home::sources(&config, Some(&directory))?;
         Ok(Self {
             users: sources.users.unwrap_or_else(|| directory.join(data::USERS)),

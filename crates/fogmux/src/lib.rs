@@ -24,6 +24,7 @@ mod doctor;
 mod exit;
 mod home;
 mod import;
+mod installed;
 mod later;
 mod memory_limit;
 mod modes;

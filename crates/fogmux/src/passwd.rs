@@ -1,30 +1,23 @@
 //! `fogmux passwd`: adds, changes, disables or removes a user.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fogmux_auth::{UserError, Users};
 
 use crate::admin_password::{self, ADMIN};
-use crate::check::read;
 use crate::cli::Passwd;
 use crate::exit::{Failure, Status};
+use crate::installed::{self, Found};
 use crate::{data, terminal};
 
 /// Runs the command and tells when a running gateway applies the change.
 pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
-    let config = read(arguments.config.as_deref(), &[])?;
-    let file = match config.auth.users_file {
-        Some(file) => file,
-        None => {
-            let directory = data::directory(arguments.data.directory.as_deref())?;
-            data::create(&directory)?;
-            directory.join(data::USERS)
-        }
-    };
+    let found = installed::find(&arguments.files)?;
+    let file = users_file(&found)?;
     if arguments.delete {
         remove(&file, &arguments.user)?;
-        forget_first(arguments);
+        forget_first(&arguments.user, &found);
         return Ok(());
     }
     if arguments.disable || arguments.enable {
@@ -40,16 +33,16 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
         Ok(users.is_disabled(&arguments.user))
     });
     let disabled = changed.map_err(|error| failed(&file, error))?;
-    forget_first(arguments);
+    forget_first(&arguments.user, &found);
     let may = if disabled { "has a new password and stays disabled until --enable" } else { "may log in" };
     eprintln!("{}: {} {may}; a running gateway notices within seconds", file.display(), arguments.user);
     Ok(())
 }
 
 /// Deletes the administrator's first password once another is set.
-fn forget_first(arguments: &Passwd) {
-    if arguments.user == ADMIN
-        && let Ok(directory) = data::directory(arguments.data.directory.as_deref())
+fn forget_first(user: &str, found: &Found) {
+    if user == ADMIN
+        && let Ok(directory) = found.directory()
     {
         admin_password::delete(&directory);
     }
@@ -82,6 +75,25 @@ fn unknown(file: &Path, user: &str, disabled: bool) -> String {
     let file = file.display();
     let hint = "; to refuse certificates, keys and tokens of that name, add an entry with disabled = true";
     format!("{file}: there is no user {user:?}{}", if disabled { hint } else { "" })
+}
+
+/// Puts the user of a device into groups, before the device has its credential. Without groups nothing changes.
+pub(crate) fn enrol(user: &str, groups: &[String], found: &Found) -> Result<(), Failure> {
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let groups: Vec<_> = groups.iter().map(String::as_str).collect();
+    let file = users_file(found)?;
+    Users::update(&file, |users| users.enrol(user, &groups)).map_err(|error| failed(&file, error))?;
+    eprintln!("{}: {user} is in {}", file.display(), groups.join(", "));
+    Ok(())
+}
+
+fn users_file(found: &Found) -> Result<PathBuf, Failure> {
+    match &found.config.auth.users_file {
+        Some(file) => Ok(file.clone()),
+        None => Ok(found.writable()?.join(data::USERS)),
+    }
 }
 
 /// Why a users or keys file was not changed.

@@ -16,10 +16,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fogmux_net::pki::{self, Authority, PkiError, Purpose, Wanted};
 use rustls::pki_types::ServerName;
 
-use crate::cli::{KeyChoice, Pki, PkiClient, PkiInit, PkiRevoke, PkiServer};
-use crate::data;
+use crate::cli::{Files, KeyChoice, Pki, PkiClient, PkiInit, PkiRevoke, PkiServer};
 use crate::exit::{Failure, Status};
 use crate::output::say;
+use crate::passwd::enrol;
+use crate::{data, installed};
 
 /// The directory of client certificates, below that of the authority.
 const CLIENTS: &str = "clients";
@@ -41,10 +42,8 @@ pub(crate) fn run(command: &Pki) -> Result<(), Failure> {
 }
 
 /// The directory of the authority.
-fn directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
-    let directory = data::directory(named)?;
-    data::create(&directory)?;
-    Ok(directory.join(data::PKI))
+fn directory(files: &Files) -> Result<PathBuf, Failure> {
+    Ok(installed::find(files)?.writable()?.join(data::PKI))
 }
 
 fn failed(error: PkiError) -> Failure {
@@ -63,14 +62,14 @@ fn failed(error: PkiError) -> Failure {
 }
 
 fn init(arguments: &PkiInit) -> Result<(), Failure> {
-    let directory = directory(arguments.data.directory.as_deref())?;
+    let directory = directory(&arguments.files)?;
     let made = Authority::make(&directory, arguments.key.kind(), SystemTime::now()).map_err(failed)?;
     say!("{}\n", made.certificate().display())
 }
 
 /// Creates the gateway's certificate, or with `--out` one for another server.
 fn server(arguments: &PkiServer) -> Result<(), Failure> {
-    let directory = directory(arguments.data.directory.as_deref())?;
+    let directory = directory(&arguments.files)?;
     let Some(out) = &arguments.out else {
         let made = pki::ensure_server(&directory, arguments.key.kind(), &arguments.names, SystemTime::now());
         let made = made.map_err(failed)?;
@@ -102,7 +101,8 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         let error = "--pkcs12 needs --password-file, and a build with the feature tls-openssl";
         return Err(Failure::new(Status::Usage, error));
     }
-    let directory = directory(arguments.data.directory.as_deref())?;
+    let found = installed::find(&arguments.files)?;
+    let directory = found.writable()?.join(data::PKI);
     let name = &arguments.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
@@ -130,6 +130,7 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         validity: DAY * arguments.days,
         ..Wanted::new(Purpose::Client, name.as_str())
     };
+    enrol(name, &arguments.groups, &found)?;
     issue(&directory, &wanted, arguments.key, &certificate, &key)?;
     match &arguments.pkcs12 {
         Some(file) => pkcs12(arguments, &directory, &certificate, &key, file),
@@ -170,7 +171,7 @@ fn pkcs12(_: &PkiClient, _: &Path, _: &Path, _: &Path, _: &Path) -> Result<(), F
 
 /// Revokes by client name, file, or serial number.
 fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
-    let directory = directory(arguments.data.directory.as_deref())?;
+    let directory = directory(&arguments.files)?;
     let serials = serials(&directory.join(CLIENTS), &arguments.certificate)?;
     let authority = Authority::open(&directory).map_err(failed)?;
     for serial in serials {

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     }
     fogmux_memory::configure();
     let config = configuration(arguments)?;
-    let log = Log::start(&config.log.filter)?;
+    let log = Log::start(&config.log)?;
     let directory = data::directory(arguments.data.directory.as_deref())?;
     let home = home::prepare(&config, &directory)?;
     // Begins before anything is read. Certificates have been, so once more.
@@ -103,8 +103,8 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
             () = stop.requested() => break,
             _ = hang_up.recv() => {
                 manager.reloading();
-                reloader.reload(&running);
-                manager.ready();
+                let outcome = reloader.reload(&running);
+                manager.reloaded(outcome);
             }
             _ = look.tick() => {
                 reloader.look(&running);

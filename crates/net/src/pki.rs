@@ -34,7 +34,7 @@ use rustls::{
 use zeroize::Zeroizing;
 
 #[cfg(unix)]
-pub use self::files::inherit;
+pub use self::files::{inherit, make_directory};
 pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect},
     revocation::{Revocations, Revoked},

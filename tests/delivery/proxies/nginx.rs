@@ -2,11 +2,23 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use fogmux_tests::users;
 
 use super::server::Server;
 use super::{FEW_GUESSES, NAMED};
+
+/// The page whose configuration is tested.
+const PAGE: &str = include_str!("../../../docs/operating/reverse-proxy.md");
+
+/// Returns the lines of the documented location for HTTP, without the upstream.
+fn documented() -> Result<String> {
+    let location = PAGE.split_once("    location / {\n").and_then(|(_, rest)| rest.split_once("\n    }"));
+    let (lines, _) = location.context("the page has no location")?;
+    let lines = lines.lines().filter(|line| !line.trim_start().starts_with("proxy_pass "));
+    // Of `map`, which stands outside a server.
+    Ok(lines.collect::<Vec<_>>().join("\n").replace("$connection_upgrade", "$http_connection") + "\n")
+}
 
 /// Starts it with lines for the location that it passes on to `upstream`; `None` if there is no nginx.
 fn start(upstream: SocketAddr, lines: &str) -> Result<Option<Server>> {
@@ -35,8 +47,7 @@ pub(super) fn default_listener() -> Result<String> {
     ensure!(matches!(status, 201 | 204), "a user's PUT through nginx is answered {status}");
     // As the documentation has it.
     let gateway = users::gateway(&[NAMED, FEW_GUESSES, "auth.backoff.first=5s"], &["dev"], &[])?;
-    let lines = "proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr;";
-    let Some(nginx) = start(gateway.address("http")?, lines)? else { return Ok(String::new()) };
+    let Some(nginx) = start(gateway.address("http")?, &documented()?)? else { return Ok(String::new()) };
     ensure!(put(&nginx, "")? == 401, "an anonymous PUT through a named nginx");
     let status = put(&nginx, "dev")?;
     ensure!(matches!(status, 201 | 204), "a user's PUT through a named nginx is answered {status}");

@@ -1,10 +1,8 @@
 //! The arguments of `fogmux acl`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Data;
+use super::Files;
 
 /// The access rules.
 #[derive(Debug, Subcommand)]
@@ -33,10 +31,7 @@ pub(crate) struct AclTest {
     #[arg(long = "group", value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
     #[command(flatten)]
-    pub(crate) data: Data,
-    /// Configuration file that sets the other files
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub(crate) files: Files,
     /// Print the decision as JSON
     #[arg(long)]
     pub(crate) json: bool,

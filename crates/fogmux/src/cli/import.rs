@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Data;
+use super::Files;
 
 /// The brokers to import from.
 #[derive(Debug, Subcommand)]
@@ -29,10 +29,7 @@ pub(crate) struct ImportMosquitto {
     #[arg(long, alias = "psk-file", value_name = "FILE")]
     pub(crate) psk: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
-    /// Configuration file that sets fogmux's own files
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub(crate) files: Files,
     /// Print the report without writing anything
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use fogmux_net::KeyKind;
 
-use super::Data;
+use super::Files;
 
 /// Certificates, keys and OSCORE contexts in the data directory.
 #[derive(Debug, Subcommand)]
@@ -56,7 +56,7 @@ pub(crate) struct PkiInit {
     #[arg(long, default_value = "ecdsa")]
     pub(crate) key: KeyChoice,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Creates a server certificate.
@@ -74,7 +74,7 @@ pub(crate) struct PkiServer {
     #[arg(long, default_value_t = 820)]
     pub(crate) days: u32,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Creates a client certificate.
@@ -106,6 +106,9 @@ pub(crate) struct PkiClient {
     /// Write BASE.pem and BASE.key [default: pki/clients/NAME in the data directory]
     #[arg(long, value_name = "BASE")]
     pub(crate) out: Option<PathBuf>,
+    /// Groups of the user, replacing the present ones
+    #[arg(long = "group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
     /// Also write certificate, key and authority into one PKCS #12 file
     #[arg(long, value_name = "FILE")]
     pub(crate) pkcs12: Option<PathBuf>,
@@ -113,7 +116,7 @@ pub(crate) struct PkiClient {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Creates or removes a pre-shared key.
@@ -127,14 +130,14 @@ pub(crate) struct PkiPsk {
     /// The key in hexadecimal; visible to other users in the process list [default: random]
     #[arg(long, value_name = "HEX")]
     pub(crate) key: Option<String>,
+    /// Groups of the user, replacing the present ones
+    #[arg(long = "group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
     /// Remove the key
-    #[arg(long, conflicts_with_all = ["user", "key"])]
+    #[arg(long, conflicts_with_all = ["user", "key", "groups"])]
     pub(crate) delete: bool,
-    /// Configuration file that sets the file of keys
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Formats of OSCORE contexts.
@@ -154,6 +157,9 @@ pub(crate) enum OscoreFormat {
 pub(crate) struct PkiOscore {
     /// The user of the device; each device of a user needs its own context
     pub(crate) user: String,
+    /// Groups of the user, replacing the present ones
+    #[arg(long = "group", value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
     /// Import the gateway's side from a file of fogmux or libcoap, or a directory of aiocoap
     #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "format", "algorithm"])]
     pub(crate) import: Option<PathBuf>,
@@ -166,11 +172,8 @@ pub(crate) struct PkiOscore {
     /// AEAD algorithm by its COSE name, such as A128GCM [default: AES-CCM-16-64-128]
     #[arg(long, value_name = "NAME")]
     pub(crate) algorithm: Option<String>,
-    /// Configuration file that sets the directory of contexts
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Revokes a certificate.
@@ -179,7 +182,7 @@ pub(crate) struct PkiRevoke {
     /// Client name, certificate file, or serial number in hexadecimal
     pub(crate) certificate: String,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }
 
 /// Lists certificates.
@@ -189,5 +192,5 @@ pub(crate) struct PkiList {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
 }

@@ -227,20 +227,33 @@ impl Section for Tls {
     }
 }
 
-/// The log filter, and the rate limits of lines about refused logins and actions.
+/// The log filter, the form of lines, and their rate limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     /// Levels, for all and for single modules (`Targets` of `tracing-subscriber`). The environment variable
     /// `FOGMUX_LOG` takes precedence.
     pub(crate) filter: String,
+    pub(crate) format: LogFormat,
+    /// Lines of one place in the program in ten seconds.
+    pub(crate) repeated_lines: u32,
     pub(crate) refused_logins: LineLimits,
     pub(crate) refused_actions: ActionLimits,
+}
+
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For readers.
+    Text,
+    /// One JSON object.
+    Json,
 }
 
 impl Default for Log {
     fn default() -> Self {
         let (refused_logins, refused_actions) = (LineLimits::default(), ActionLimits::default());
-        Self { filter: "info".to_owned(), refused_logins, refused_actions }
+        let (filter, format) = ("info".to_owned(), LogFormat::Text);
+        Self { filter, format, repeated_lines: 10, refused_logins, refused_actions }
     }
 }
 
@@ -248,6 +261,8 @@ impl Section for Log {
     fn read(&mut self, reader: &mut Reader<'_>) {
         let valid = |text: &str| text.parse::<Targets>().is_ok();
         reader.text("filter", &mut self.filter, valid, "a filter such as \"info\" or \"info,fogmux_gateway=debug\"");
+        reader.choice("format", &mut self.format, &[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+        reader.count("repeated_lines", &mut self.repeated_lines, 1..=1_000_000);
         let LineLimits { per_minute, per_address } = &mut self.refused_logins;
         reader.count("refused_logins_per_minute", per_minute, 0..=1_000_000);
         reader.count("refused_logins_per_address", per_address, 0..=1_000_000);

@@ -16,6 +16,15 @@ use toml::de::{DeTable, DeValue};
 use super::problem::{Location, Problem, Source};
 use super::units::{parse_duration, parse_size, show_duration, show_size};
 
+/// The beginning of a path to one of systemd's credentials.
+const CREDENTIALS: &str = "$CREDENTIALS_DIRECTORY/";
+
+/// The directory of credentials: of this process, else of the unit, for a command that an administrator runs.
+fn credentials() -> PathBuf {
+    let own = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|own| !own.is_empty());
+    own.map_or_else(|| PathBuf::from("/run/credentials/fogmux.service"), PathBuf::from)
+}
+
 /// The findings of reading any number of sources.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -186,11 +195,15 @@ impl Reader<'_> {
         self.value(key, target, read, || format!("a list of {accepted}"));
     }
 
-    /// Reads a path; `""` for none. A relative path starts at the directory of the file that contains it.
+    /// Reads a path; `""` for none. A relative path starts at the directory of the file that contains it, and one that
+    /// begins with `$CREDENTIALS_DIRECTORY/` at systemd's directory of credentials (systemd.exec(5)).
     pub(crate) fn path(&mut self, key: &'static str, target: &mut Option<PathBuf>) {
         let base = self.source.file.parent().map(PathBuf::from).unwrap_or_default();
         let read = |value: &DeValue<'_>| {
             let text = value.as_str()?;
+            if let Some(name) = text.strip_prefix(CREDENTIALS) {
+                return Some(Some(credentials().join(name)));
+            }
             Some(if text.is_empty() { None } else { Some(base.join(text)) })
         };
         self.value(key, target, read, || "a path, or \"\" for none".to_owned());

@@ -13,7 +13,7 @@ use crate::output::say;
 
 /// Prints the list.
 pub(crate) fn run(arguments: &PkiList) -> Result<(), Failure> {
-    let directory = directory(arguments.data.directory.as_deref())?;
+    let directory = directory(&arguments.files)?;
     let revocations = Revocations::load(&directory.join("crl.pem")).map_err(failed)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut listed = Vec::new();

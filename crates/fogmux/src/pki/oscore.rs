@@ -8,12 +8,11 @@ use fogmux_oscore::file::directory::ContextFile;
 use fogmux_oscore::file::{aiocoap, libcoap, toml};
 use fogmux_oscore::{Id, Parameters, Zeroizing};
 
-use crate::check::read;
 use crate::cli::{OscoreFormat, PkiOscore};
-use crate::data;
 use crate::exit::{Failure, Status};
-use crate::oscore;
 use crate::output::say;
+use crate::passwd::enrol;
+use crate::{data, installed, oscore};
 
 /// RFC 8613 §12.3: enough entropy that a Master Secret cannot be guessed.
 const SECRET_BYTES: usize = 16;
@@ -25,9 +24,11 @@ const DEVICES: u32 = 0xffff;
 
 /// Creates or imports a context, stores the gateway's side, and prints the device's.
 pub(super) fn run(arguments: &PkiOscore) -> Result<(), Failure> {
-    let config = read(arguments.config.as_deref(), &[])?;
-    let data = data::directory(arguments.data.directory.as_deref())?;
-    let directory = oscore::directory(&config, &data);
+    let found = installed::find(&arguments.files)?;
+    let directory = match &found.config.coap.oscore.directory {
+        Some(directory) => directory.clone(),
+        None => oscore::directory(&found.config, &found.writable()?),
+    };
     data::create(&directory)?;
     let parameters = match &arguments.import {
         Some(path) => ContextFile::read(path).map_err(|problem| Failure::new(Status::DataErr, problem))?.parameters,
@@ -35,6 +36,7 @@ pub(super) fn run(arguments: &PkiOscore) -> Result<(), Failure> {
     };
     let file = free_name(&directory, &arguments.user)?;
     check_sender(&directory, &parameters)?;
+    enrol(&arguments.user, &arguments.groups, &found)?;
     let mut text = toml::write(Some(&arguments.user), &parameters);
     if arguments.import.is_none() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

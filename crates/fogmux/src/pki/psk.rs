@@ -3,21 +3,22 @@
 use data_encoding::HEXLOWER_PERMISSIVE;
 use fogmux_auth::{Psks, UserError};
 
-use crate::check::read;
 use crate::cli::PkiPsk;
-use crate::data;
 use crate::exit::{Failure, Status};
 use crate::output::say;
+use crate::passwd::enrol;
+use crate::{data, installed};
 
 /// RFC 9257 §4: at least 128 bits.
 const KEY_BYTES: usize = 16;
 
 /// Creates, stores and prints a key, or removes one.
 pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
-    let config = read(arguments.config.as_deref(), &[])?;
-    let directory = data::directory(arguments.data.directory.as_deref())?;
-    data::create(&directory)?;
-    let file = config.auth.psk_file.unwrap_or_else(|| directory.join(data::PSK));
+    let found = installed::find(&arguments.files)?;
+    let file = match &found.config.auth.psk_file {
+        Some(file) => file.clone(),
+        None => found.writable()?.join(data::PSK),
+    };
     let identity = arguments.identity.as_bytes();
     let failed = |error: UserError| match error {
         UserError::Io(error) => Failure::io(file.display(), &error),
@@ -43,6 +44,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
             key
         }
     };
+    enrol(arguments.user.as_deref().unwrap_or(&arguments.identity), &arguments.groups, &found)?;
     Psks::update(&file, |psks| psks.set(identity, &key, arguments.user.as_deref())).map_err(failed)?;
     if arguments.key.is_none() {
         say!("{}:{}\n", arguments.identity, fogmux_net::channel::hex(&key))?;

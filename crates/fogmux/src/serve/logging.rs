@@ -1,37 +1,82 @@
 //! The log on standard error. It contains names, counts and reasons, never payloads or secrets.
 
-use std::io::{self, Stderr, Write};
+mod form;
+mod limit;
 
-use tracing_subscriber::filter::Targets;
+use std::io::{self, Stderr, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{self, Handle};
-use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt};
 
+use self::form::{Form, is_journal};
+use self::limit::Limit;
+use crate::config::{Log as Config, LogFormat};
 use crate::exit::{Failure, Status};
 use crate::terminal::has_colours;
 
 /// The environment variable that overrides `log.filter`.
 const VARIABLE: &str = "FOGMUX_LOG";
+/// The crates of the gateway begin with this; all others are libraries.
+const OWN: &str = "fogmux";
 
-/// The log of the process, whose filter can be replaced.
-pub(crate) struct Log(Handle<Targets, Registry>);
+/// The log of the process, whose settings can be replaced.
+pub(crate) struct Log {
+    filter: Handle<Targets, Registry>,
+    json: Arc<AtomicBool>,
+    limit: Limit,
+}
 
 impl Log {
     /// Starts logging.
-    pub(crate) fn start(filter: &str) -> Result<Self, Failure> {
-        let colors = has_colours(&std::io::stderr());
-        let lines = fmt::layer().with_writer(move || OneLine { stderr: std::io::stderr(), colors }).with_ansi(colors);
-        let (filter, handle) = reload::Layer::new(self::filter(filter)?);
-        let log = tracing_subscriber::registry().with(filter).with(lines);
-        log.try_init().map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
-        Ok(Self(handle))
+    pub(crate) fn start(config: &Config) -> Result<Self, Failure> {
+        let stderr = io::stderr();
+        let (colors, journal) = (has_colours(&stderr), is_journal(&stderr));
+        let json = Arc::new(AtomicBool::new(config.format == LogFormat::Json));
+        let limit = Limit::new(config.repeated_lines);
+        let form = Form { json: json.clone(), journal };
+        let lines = fmt::layer().with_writer(Lines { colors }).with_ansi(colors).event_format(form);
+        let (filter, handle) = reload::Layer::new(self::filter(&config.filter)?);
+        let log = tracing_subscriber::registry().with(filter).with(limit.clone()).with(lines);
+        // Not `try_init`, which takes records of the crate `log` as well in builds where a dependency wants that.
+        let set = tracing::subscriber::set_global_default(log);
+        set.map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
+        Ok(Self { filter: handle, json, limit })
     }
 
-    /// Replaces the filter.
-    pub(crate) fn replace(&self, filter: &str) -> Result<(), Failure> {
-        let filter = self::filter(filter)?;
-        self.0.reload(filter).map_err(|error| Failure::new(Status::IoErr, error.to_string()))
+    /// Replaces the settings.
+    pub(crate) fn replace(&self, config: &Config) -> Result<(), Failure> {
+        let filter = self::filter(&config.filter)?;
+        self.json.store(config.format == LogFormat::Json, Relaxed);
+        self.limit.configure(config.repeated_lines);
+        self.filter.reload(filter).map_err(|error| Failure::new(Status::IoErr, error.to_string()))
+    }
+
+    /// Logs how many lines were left out in windows that have passed. Returns the number of all so far.
+    pub(crate) fn look(&self) -> u64 {
+        for left_out in self.limit.take(Instant::now()) {
+            let limit::LeftOut { place, message, count } = left_out;
+            tracing::warn!(target: "fogmux::log", %place, ?message, "{count} more of these were not logged");
+        }
+        self.limit.left_out()
+    }
+}
+
+/// Makes a writer for each event.
+struct Lines {
+    colors: bool,
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = OneLine;
+
+    fn make_writer(&self) -> OneLine {
+        OneLine { stderr: io::stderr(), colors: self.colors }
     }
 }
 
@@ -81,5 +126,43 @@ fn filter(configured: &str) -> Result<Targets, Failure> {
         Some(text) => (text.as_str(), VARIABLE),
         None => (configured, "log.filter"),
     };
-    text.parse::<Targets>().map_err(|error| Failure::new(Status::Config, format!("{name}: {error}")))
+    let targets = text.parse().map_err(|error| Failure::new(Status::Config, format!("{name}: {error}")))?;
+    Ok(quiet(targets))
+}
+
+/// Has a level without a target hold for the gateway; libraries do not go below `warn` unless they are named.
+fn quiet(targets: Targets) -> Targets {
+    let Some(level) = targets.default_level().filter(|level| *level > LevelFilter::WARN) else { return targets };
+    let is_named = targets.iter().any(|(target, _)| target == OWN);
+    let targets = targets.with_default(LevelFilter::WARN);
+    if is_named { targets } else { targets.with_target(OWN, level) }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_level_is_the_gateways_and_libraries_are_quiet_unless_they_are_named() {
+        let cases = [
+            ("info", [true, true, false, true]),
+            ("debug", [true, true, false, true]),
+            ("error", [false, false, false, false]),
+            ("warn,fogmux_net=info", [false, true, false, true]),
+            ("info,h2=debug", [true, true, true, true]),
+            ("info,fogmux=warn", [false, false, false, true]),
+        ];
+        for (text, expected) in cases {
+            let targets = quiet(text.parse().unwrap());
+            let enabled = [
+                targets.would_enable("fogmux::serve", &Level::INFO),
+                targets.would_enable("fogmux_net::tls", &Level::INFO),
+                targets.would_enable("h2::proto", &Level::INFO),
+                targets.would_enable("h2::proto", &Level::WARN),
+            ];
+            assert_eq!(enabled, expected, "{text}");
+        }
+    }
 }

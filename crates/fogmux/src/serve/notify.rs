@@ -36,9 +36,18 @@ impl ServiceManager {
         self.send("READY=1");
     }
 
-    /// Reports a reload; [`Self::ready`] follows.
+    /// Reports a reload; [`Self::reloaded`] follows. The time tells systemd that this reload began after its signal
+    /// (`Type=notify-reload`, from systemd 253); older versions ignore it.
     pub(crate) fn reloading(&self) {
-        self.send("RELOADING=1");
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs().try_into().unwrap_or_default());
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
+    }
+
+    /// Reports the end of a reload, and its outcome in the unit's status: systemd knows no failed reload of a running
+    /// service.
+    pub(crate) fn reloaded(&self, outcome: &str) {
+        self.send(&format!("READY=1\nSTATUS={outcome}"));
     }
 
     /// Reports the shutdown.

@@ -19,6 +19,11 @@ use crate::exit::Failure;
 use crate::home::{self, Home};
 use crate::oscore;
 
+/// The outcomes of a reload, for the service manager.
+const APPLIED: &str = "the last reload was applied";
+const PARTIAL: &str = "the last reload was applied in part; the log names the rest";
+const REFUSED: &str = "the last reload was refused, nothing has changed; the log names the errors";
+
 /// The sources of everything that a reload rereads.
 pub(crate) struct Reloader {
     arguments: Serve,
@@ -61,6 +66,8 @@ impl Reloader {
             running.gateway.shared.bus.invalidate();
         }
         self.watch.look(running, &self.config, &self.home);
+        let unlogged = &running.gateway.shared.metrics.lines_unlogged;
+        unlogged.add(self.log.look().saturating_sub(unlogged.get()));
         let Some(tls) = running.gateway.tls() else { return };
         if self.renewal.is_under_way() {
             return;
@@ -76,8 +83,8 @@ impl Reloader {
         self.config.workers.drain
     }
 
-    /// Rereads everything and logs the result.
-    pub(crate) fn reload(&mut self, running: &Running) {
+    /// Rereads everything, logs the result, and returns it in a few words.
+    pub(crate) fn reload(&mut self, running: &Running) -> &'static str {
         self.renewal.finish();
         let reloads = &running.gateway.shared.metrics.reloads;
         let problems = match self.read(running) {
@@ -86,16 +93,18 @@ impl Reloader {
                 failures.iter().filter_map(Failure::message).flat_map(lines).for_each(|line| tracing::error!("{line}"));
                 tracing::error!("nothing was reloaded; everything stays as it was");
                 reloads.refused.increment();
-                return;
+                return REFUSED;
             }
         };
         if problems.is_empty() {
             tracing::info!("configuration, users, rules and certificates are read again");
             reloads.applied.increment();
+            APPLIED
         } else {
             problems.into_iter().flat_map(lines).for_each(|line| tracing::error!("{line}"));
             tracing::error!("everything else is read again and holds; SIGHUP tries the rest once more");
             reloads.partial.increment();
+            PARTIAL
         }
     }
 
@@ -127,7 +136,7 @@ impl Reloader {
         if let Err(failure) = oscore::put_in_place(&running.contexts, fresh.contexts, &self.home.directory) {
             problems.push(oscore::not_in_use(&failure));
         }
-        if let Err(failure) = self.log.replace(&fresh.config.log.filter) {
+        if let Err(failure) = self.log.replace(&fresh.config.log) {
             problems.extend(failure.message());
         }
         // Before the rules, whose new generation makes every connection check again.

@@ -237,6 +237,12 @@ fn an_oscore_context_comes_and_goes_within_seconds() {
     assert_eq!(gateway.stop(), 0);
 }
 
+/// The monotonic clock in microseconds.
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec * 1_000_000 + now.tv_nsec / 1000).expect("not before the start")
+}
+
 #[test]
 fn systemd_is_told_when_everything_listens_and_when_it_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -259,8 +265,17 @@ fn systemd_is_told_when_everything_listens_and_when_it_ends() {
         String::from_utf8_lossy(&buffer[..bytes]).into_owned()
     };
     assert_eq!(said(), "READY=1");
-    signal(child.id(), "HUP");
-    assert_eq!((said(), said()), ("RELOADING=1".to_owned(), "READY=1".to_owned()));
+    let acl = directory.path().join("acl.toml");
+    for (text, outcome) in [("", "was applied"), ("[[allow", "was refused"), ("", "was applied")] {
+        std::fs::write(&acl, text).unwrap();
+        let before = monotonic();
+        signal(child.id(), "HUP");
+        let (reloading, ready) = (said(), said());
+        let began = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap_or_else(|| panic!("{reloading}"));
+        let began: u64 = began.parse().unwrap();
+        assert!((before..=monotonic()).contains(&began), "{before} {began}");
+        assert!(ready.starts_with("READY=1\nSTATUS=the last reload ") && ready.contains(outcome), "{ready}");
+    }
     signal(child.id(), "TERM");
     assert_eq!(said(), "STOPPING=1");
     assert!(child.wait().unwrap().success());

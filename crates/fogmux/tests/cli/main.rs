@@ -2,7 +2,10 @@
 
 mod certificates;
 mod command_line;
+mod devices;
 mod doctor;
 mod doors;
+mod installed;
+mod log;
 mod readme;
 mod support;

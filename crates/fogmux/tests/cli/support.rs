@@ -19,7 +19,7 @@ pub(crate) struct Done {
 pub(crate) fn fogmux(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fogmux"));
     command.args(arguments);
-    for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "STATE_DIRECTORY", "FOGMUX_LOG"] {
+    for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "STATE_DIRECTORY", "FOGMUX_LOG", "JOURNAL_STREAM"] {
         command.env_remove(variable);
     }
     command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));

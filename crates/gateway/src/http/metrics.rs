@@ -72,6 +72,9 @@ impl Collector for Snapshot {
         let unlogged = ConstCounter::new(self.0.refusals.actions_suppressed());
         let help = "Refused actions without a line of their own in the log";
         unlogged.encode(encoder.encode_descriptor("actions_unlogged", help, None, unlogged.metric_type())?)?;
+        let unlogged = ConstCounter::new(metrics.lines_unlogged.get());
+        let help = "Other lines of the log that were left out because there were too many of their kind";
+        unlogged.encode(encoder.encode_descriptor("log_lines_unlogged", help, None, unlogged.metric_type())?)?;
         let doors =
             [("mqtt", &metrics.mqtt), ("coap", &metrics.coap), ("http", &metrics.http), ("xmpp", &metrics.xmpp)];
         type Read = fn(&DoorMetrics) -> u64;

@@ -10,11 +10,45 @@ use super::PkiError;
 
 /// Makes a directory into which only its owner looks.
 pub(super) fn create(directory: &Path) -> Result<(), PkiError> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory).map_err(|source| PkiError::Io { file: directory.into(), source })
+    make_directory(directory).map_err(|source| PkiError::Io { file: directory.into(), source })
+}
+
+/// Makes a directory with its parents, into which only their owner looks. What root makes belongs to the owner of the
+/// directory above, as files do ([`inherit`]).
+///
+/// # Errors
+///
+/// Of the file system.
+pub fn make_directory(directory: &Path) -> io::Result<()> {
+    let mut missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    // The ancestor of a relative path that has no name is the current directory.
+    missing.retain(|path| !path.as_os_str().is_empty());
+    for path in missing.into_iter().rev() {
+        let mut builder = fs::DirBuilder::new();
+        // Another process may have made it meanwhile.
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)?;
+        #[cfg(unix)]
+        inherit_directory(path)?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn inherit_directory(made: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, lchown};
+    let above = made.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (above, own) = (fs::metadata(above)?, fs::symlink_metadata(made)?);
+    if above.uid() == own.uid() {
+        return Ok(());
+    }
+    match lchown(made, Some(above.uid()), Some(above.gid())) {
+        // Only root may give something away.
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 #[derive(Clone, Copy)]
