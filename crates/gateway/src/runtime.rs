@@ -184,6 +184,7 @@ impl Gateway {
             metrics: Metrics { store, counted: doors.counted(), ..Metrics::default() },
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
+            listening: addresses.clone(),
             #[cfg(feature = "xmpp")]
             realm: doors.xmpp.realm().into(),
             ..Shared::new(bus, authority, clock, watched)

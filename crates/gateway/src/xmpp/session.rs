@@ -20,6 +20,7 @@ use tokio::{
 use self::deadlines::Stalled;
 use super::{core::Core, read};
 use crate::{
+    clients::Listed,
     credential,
     deadline::Deadline,
     liveness,
@@ -37,6 +38,8 @@ const TURNS: usize = 8;
 pub(super) struct Session<S> {
     stream: S,
     core: Core,
+    /// Its place in the list of connections.
+    listed: Listed,
     claim: Claim,
     /// The beginning of a stanza.
     kept: Vec<u8>,
@@ -75,11 +78,18 @@ fn left(unix_s: u64) -> Duration {
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
+    pub(super) fn new(
+        stream: S,
+        (core, listed): (Core, Listed),
+        claim: Claim,
+        kept: Vec<u8>,
+        expires_unix_s: Option<u64>,
+    ) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared.shutdown));
         Self {
             stream,
             core,
+            listed,
             reading,
             empties: false,
             claim,
@@ -190,6 +200,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             match self.poll_write(cx) {
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => self.stalled = None,
+                // It is not even told why, because it takes nothing.
+                Poll::Pending if self.listed.is_kicked() => return Poll::Ready(()),
                 // The mailbox's ready flag is not cleared, so deliveries do not wake the task.
                 Poll::Pending => {
                     self.note_unread();
@@ -255,6 +267,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             (self.expires, self.expires_unix_s) = (None, None);
             // RFC 6120 §4.9.3.16: log in again.
             let error = StreamError::new(StreamCondition::Reset, "the credentials have expired");
+            self.core.machine.fail(error, &mut self.core.out);
+        }
+        self.listed.register(cx.waker());
+        if self.listed.is_kicked() {
+            let error = StreamError::new(StreamCondition::PolicyViolation, "disconnected by an administrator");
             self.core.machine.fail(error, &mut self.core.out);
         }
         self.core.me.control.register(cx.waker());
