@@ -7,6 +7,8 @@ import { clients, listeners, overview, rules, tryIt } from '/dashboard/views.js'
 
 const VIEWS = { overview, topics, clients, listeners, rules, try: tryIt };
 const INTERVAL_MS = 3000;
+// How long the first answer may take before the page says what it waits for.
+const PATIENCE_MS = 1500;
 
 const main = document.getElementById('main');
 const state = document.getElementById('state');
@@ -76,4 +78,12 @@ addEventListener('hashchange', () => {
   watching(before, earlier);
   main.focus();
 });
+
+// The browser asks for name and password by itself, and the request waits for that.
+setTimeout(() => {
+  if (shown || main.querySelector('.problem')) return;
+  main.replaceChildren(make('section', {}, make('h1', {}, 'Waiting for the gateway'),
+    make('p', {}, 'Your browser may be asking for a name and a password. There is also a page to ',
+      make('a', { href: '/login' }, 'log in'), '.')));
+}, PATIENCE_MS);
 watch();

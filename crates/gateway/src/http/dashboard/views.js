@@ -85,8 +85,8 @@ export function listeners(main) {
   main.append(make('h1', {}, 'Listeners'), make('section', {}, list));
   get('listeners').then(page => {
     const admits = entry => (entry.remote_anonymous ? 'everywhere' : entry.anonymous ? 'on this machine' : 'nowhere');
-    list.replaceChildren(table('Listeners', ['Listener', 'Door', 'Address', 'Anonymous clients'].map(name => ({ name })),
-      page.listeners.map(entry => [entry.listener, entry.door, entry.address, admits(entry)])));
+    list.replaceChildren(table('Listeners', ['Listener', 'Address', 'Anonymous clients'].map(name => ({ name })),
+      page.listeners.map(entry => [entry.listener, entry.address, admits(entry)])));
   }).catch(error => list.replaceChildren(make('p', { class: 'bad' }, error.message)));
   return {};
 }
