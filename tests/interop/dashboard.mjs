@@ -1,6 +1,6 @@
 // The dashboard in Chromium, over HTTP and HTTPS: each view, on a phone and a desktop, in light and dark mode.
 //
-//   node dashboard.mjs OUTPUT [AXE]
+//   node dashboard.mjs OUTPUT AXE
 //
 // Reads the bases of a gateway as a JSON array. Prints `open` when the topics of a page are followed, so that the
 // other side publishes to `from/device`, and at the end a JSON array of faults. Disconnects the MQTT client `victim`.
@@ -34,7 +34,8 @@ async function open(browser, page) {
   for (const domain of ['Page', 'Runtime', 'Log', 'Network']) await call(`${domain}.enable`);
   await call('Security.setIgnoreCertificateErrors', { ignore: true });
   const run = async expression => {
-    const { result, exceptionDetails } = await call('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true }, 60_000);
+    const question = { expression, awaitPromise: true, returnByValue: true };
+    const { result, exceptionDetails } = await call('Runtime.evaluate', question, 60_000);
     if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
     return result.value;
   };
@@ -69,14 +70,16 @@ async function used(page, base, lines) {
   await page.run(until(leaf));
   await page.run(`${leaf}.click()`);
   await page.run(until(`document.querySelector('#main pre')?.textContent === '{"celsius":21.5}'`));
-  await page.run(`(async () => { for (let n = 0; n < 30; n++) await fetch('/topics/from/number', { method: 'PUT', body: String(n * n) }); })()`);
+  await page.run(`fetch('/topics/from/number', { method: 'PUT', body: '20' }).then(() => true)`);
   const hostile = await page.run(`document.querySelectorAll('#main img').length`);
   await go(page, 'rules', READY.rules);
-  await page.run(`document.querySelector('[name=topic]').value = '$SYS/x'; document.querySelector('[name=action]').value = 'write';
+  await page.run(`document.querySelector('[name=topic]').value = '$SYS/x';
+    document.querySelector('[name=action]').value = 'write';
     document.querySelector('#main form').requestSubmit()`);
   const decision = await page.run(until(`document.querySelector('#decision')?.textContent`));
   await go(page, 'clients', READY.clients);
-  const faults = [hostile > 0 && 'a topic became an image', !decision.startsWith('refused') && `the rules say ${decision}`];
+  const faults = [hostile > 0 && 'a topic became an image',
+    !decision.startsWith('refused') && `the rules say ${decision}`];
   if (base.startsWith('http:')) {
     const button = `document.querySelector('[aria-label="Disconnect victim"]')`;
     await page.run(until(button));
@@ -92,7 +95,10 @@ async function plotted(page) {
   await page.run(until(leaf));
   await page.run(`${leaf}.click()`);
   await page.run(`(async () => {
-    for (let n = 0; n < 30; n++) await fetch('/topics/from/number', { method: 'PUT', body: (20 + 3 * Math.sin(n / 4)).toFixed(2) });
+    for (let n = 0; n < 30; n++) {
+      const body = (20 + 3 * Math.sin(n / 4)).toFixed(2);
+      await fetch('/topics/from/number', { method: 'PUT', body });
+    }
   })()`);
   await page.run(until(`document.querySelector('#main svg.plot')`));
   await page.run(until(`document.querySelector('#main pre').textContent === '22.47'`));
@@ -110,11 +116,10 @@ async function looked(page, base, output, axe) {
         if (view === 'topics') await plotted(page);
         const [scrolls, width] = await page.run('[document.documentElement.scrollWidth, innerWidth]');
         if (scrolls > width) faults.push(`${view} on a ${screen.name} is ${scrolls} px wide`);
-        if (axe) {
-          await page.run(`if (!window.axe) { ${axe} }`);
-          const found = await page.run(`axe.run().then(result => result.violations.map(one => one.id + ': ' + one.nodes.map(node => node.html.slice(0, 120)).join(' | ')))`);
-          faults.push(...found.map(fault => `axe on ${view}, ${screen.name}, ${scheme}: ${fault}`));
-        }
+        await page.run(`if (!window.axe) { ${axe} }`);
+        const found = await page.run(`axe.run().then(({ violations }) =>
+          violations.map(one => one.id + ': ' + one.nodes.map(node => node.html.slice(0, 120)).join(' | ')))`);
+        faults.push(...found.map(fault => `axe on ${view}, ${screen.name}, ${scheme}: ${fault}`));
         const shot = await page.call('Page.captureScreenshot', { format: 'png' });
         writeFileSync(join(output, `dashboard-${screen.name}-${scheme}-${view}.png`), Buffer.from(shot.data, 'base64'));
       }
@@ -125,7 +130,7 @@ async function looked(page, base, output, axe) {
 
 const [output, axeFile] = process.argv.slice(2);
 mkdirSync(output, { recursive: true });
-const axe = axeFile && readFileSync(axeFile, 'utf8');
+const axe = readFileSync(axeFile, 'utf8');
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const bases = JSON.parse((await lines.next()).value);
 const browser = new Browser();
@@ -137,8 +142,10 @@ try {
     faults.push(...await used(page, base, lines));
     if (base === bases.at(-1)) faults.push(...await looked(page, base, output, axe));
     const events = browser.events.filter(event => event.sessionId === page.sessionId);
-    const said = events.filter(event => ['Runtime.exceptionThrown', 'Runtime.consoleAPICalled', 'Log.entryAdded'].includes(event.method));
-    const asked = events.filter(event => event.method === 'Network.requestWillBeSent').map(event => event.params.request.url);
+    const said = events.filter(event =>
+      ['Runtime.exceptionThrown', 'Runtime.consoleAPICalled', 'Log.entryAdded'].includes(event.method));
+    const asked = events.filter(event => event.method === 'Network.requestWillBeSent')
+      .map(event => event.params.request.url);
     faults.push(...said.map(event => `the console says ${JSON.stringify(event.params).slice(0, 500)}`),
       ...asked.filter(url => !url.startsWith(`${base}/`) && !url.startsWith('data:')).map(url => `it asks ${url}`));
   }

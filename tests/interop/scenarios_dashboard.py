@@ -94,7 +94,7 @@ async def the_dashboard_works_in_chromium(binary):
         victim = await subscribed(gateway, "victim")
         others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3")]
         page = await asyncio.create_subprocess_exec(
-            "node", str(HERE / "dashboard.mjs"), str(PICTURES), *([str(axe)] if axe.exists() else []),
+            "node", str(HERE / "dashboard.mjs"), str(PICTURES), str(axe),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         coap = Aiocoap(gateway)
         await coap.open()

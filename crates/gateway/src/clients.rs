@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     net::SocketAddr,
     ops::Bound,
     sync::{
@@ -19,7 +20,6 @@ use fogmux_auth::Door;
 use crate::listener::Listener;
 
 /// A connection that is logged in.
-#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: u64,
     pub(crate) door: Door,
@@ -32,6 +32,14 @@ pub(crate) struct Client {
     pub(crate) since_unix_ms: u64,
     is_kicked: AtomicBool,
     waker: Mutex<Option<Waker>>,
+    list: Arc<Clients>,
+}
+
+/// Without the list, which holds it.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("id", &self.id).field("door", &self.door).finish_non_exhaustive()
+    }
 }
 
 /// What a door says of a connection.
@@ -55,12 +63,9 @@ struct Inner {
     by_id: BTreeMap<u64, Arc<Client>>,
 }
 
-/// A place in the list, as long as the connection lives.
+/// A place in the list, as long as the connection lives. One pointer, for every idle connection has it.
 #[derive(Debug)]
-pub(crate) struct Listed {
-    list: Arc<Clients>,
-    client: Arc<Client>,
-}
+pub(crate) struct Listed(Arc<Client>);
 
 impl Clients {
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -83,10 +88,11 @@ impl Clients {
             since_unix_ms,
             is_kicked: AtomicBool::new(false),
             waker: Mutex::default(),
+            list: Arc::clone(self),
         });
         inner.by_id.insert(id, Arc::clone(&client));
         drop(inner);
-        Listed { list: Arc::clone(self), client }
+        Listed(client)
     }
 
     /// Up to `limit` connections that came after the one of this number, and whether there are more.
@@ -112,12 +118,12 @@ impl Clients {
 impl Listed {
     /// Whether an administrator wants the connection to end.
     pub(crate) fn is_kicked(&self) -> bool {
-        self.client.is_kicked.load(SeqCst)
+        self.0.is_kicked.load(SeqCst)
     }
 
     /// Has this task woken when that becomes so; to be asked afterwards whether it is so already.
     pub(crate) fn register(&self, waker: &Waker) {
-        let mut known = self.client.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *known = Some(waker.clone());
         }
@@ -126,7 +132,7 @@ impl Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.list.lock().by_id.remove(&self.client.id);
+        self.0.list.lock().by_id.remove(&self.0.id);
     }
 }
 
@@ -159,9 +165,9 @@ mod tests {
     fn one_that_is_kicked_is_told_and_no_other() {
         let clients = Arc::new(Clients::default());
         let (one, other) = (enter(&clients, "one"), enter(&clients, "other"));
-        assert!(clients.kick(one.client.id).is_some());
+        assert!(clients.kick(one.0.id).is_some());
         assert!(one.is_kicked() && !other.is_kicked());
-        assert!(clients.kick(one.client.id).is_none());
+        assert!(clients.kick(one.0.id).is_none());
         drop(one);
         assert_eq!(clients.page(0, 10).0.len(), 1);
     }

@@ -5,6 +5,7 @@ mod deadlines;
 use std::{
     future::{Future as _, poll_fn},
     net::Ipv4Addr,
+    num::NonZeroU64,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -58,7 +59,7 @@ pub(super) struct Session<S> {
     /// Its place among the unfinished stanzas of all clients, while it has more than a little.
     place: Option<Box<Place>>,
     /// When the login expires, as a token does, in seconds since 1970.
-    expires_unix_s: Option<u64>,
+    expires_unix_s: Option<NonZeroU64>,
     /// Until then, by the clock as it was when the rules were last looked at.
     expires: Option<Pin<Box<Sleep>>>,
     /// The generation of the rules under which the client was last checked.
@@ -101,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             unacknowledged: None,
             unread_since: None,
             place: None,
-            expires_unix_s,
+            expires_unix_s: expires_unix_s.map(|end| NonZeroU64::new(end).unwrap_or(NonZeroU64::MIN)),
             expires: None,
             // The first turn checks: the rules may have changed since the login.
             generation: 0,
@@ -257,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let generation = authority.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.expires = self.expires_unix_s.map(|end| Box::pin(tokio::time::sleep(left(end))));
+            self.expires = self.expires_unix_s.map(|end| Box::pin(tokio::time::sleep(left(end.get()))));
             if !authority.admits(self.core.me.gate.access().principal()) {
                 let error = StreamError::new(StreamCondition::Reset, "the credentials are not taken any more");
                 self.core.machine.fail(error, &mut self.core.out);
