@@ -72,13 +72,14 @@ async function used(page, base, lines) {
   await page.run(until(`document.querySelector('#main pre')?.textContent === '{"celsius":21.5}'`));
   await page.run(`fetch('/topics/from/number', { method: 'PUT', body: '20' }).then(() => true)`);
   const hostile = await page.run(`document.querySelectorAll('#main img').length`);
+  const spelt = await page.run(`document.querySelector('#tree').textContent.includes('\\\\u202egnp.exe')`);
   await go(page, 'rules', READY.rules);
   await page.run(`document.querySelector('[name=topic]').value = '$SYS/x';
     document.querySelector('[name=action]').value = 'write';
     document.querySelector('#main form').requestSubmit()`);
   const decision = await page.run(until(`document.querySelector('#decision')?.textContent`));
   await go(page, 'clients', READY.clients);
-  const faults = [hostile > 0 && 'a topic became an image',
+  const faults = [hostile > 0 && 'a topic became an image', !spelt && 'a name is shown from right to left',
     !decision.startsWith('refused') && `the rules say ${decision}`];
   if (base.startsWith('http:')) {
     const button = `document.querySelector('[aria-label="Disconnect victim"]')`;

@@ -11,7 +11,8 @@ async function ask(path, options = {}) {
   const response = await fetch(path, { credentials: 'same-origin', cache: 'no-store', ...options });
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
-  throw new Refused(response.status, [problem.title, problem.detail].filter(Boolean).join(': ') || `status ${response.status}`);
+  const text = [problem.title, problem.detail].filter(Boolean).join(': ');
+  throw new Refused(response.status, text || `status ${response.status}`);
 }
 
 export const get = async path => (await ask(`/api/v1/${path}`)).json();

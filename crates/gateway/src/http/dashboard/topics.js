@@ -1,7 +1,7 @@
 // The topics: a tree that a stream of events keeps up to date, and the value of the one that is chosen.
 
 import { get, topicPath } from '/dashboard/api.js';
-import { bytes, make, plot, time } from '/dashboard/elements.js';
+import { bytes, make, plain, plot, time } from '/dashboard/elements.js';
 
 // Bounds on what the page keeps, whatever the gateway has.
 const TOPICS_MAX = 2000;
@@ -26,7 +26,9 @@ function written(entry, form) {
   try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return `This is no JSON:\n${text}`; }
 }
 
-const preview = entry => (entry.encoding === 'base64' ? 'binary' : entry.payload.slice(0, PREVIEW_CHARS));
+const preview = entry => (entry.encoding === 'base64' ? 'binary' : plain(entry.payload.slice(0, PREVIEW_CHARS)));
+
+const called = name => (name === '' ? '(empty level)' : plain(name.slice(0, 300)));
 
 const numeric = entry => {
   if (entry.encoding === 'base64' || entry.payload.length > 40 || entry.payload.trim() === '') return undefined;
@@ -43,7 +45,8 @@ export function topics(main) {
 
   const tree = make('div', { class: 'tree', id: 'tree', tabindex: '0', role: 'region', 'aria-label': 'Topics' });
   const note = make('p', { class: 'dim', role: 'status', 'aria-live': 'polite' }, 'Waiting for messages.');
-  const value = make('section', { 'aria-label': 'Value' }, make('p', { class: 'dim' }, 'Choose a topic to see its value.'));
+  const nothing = () => make('p', { class: 'dim' }, 'Choose a topic to see its value.');
+  const value = make('section', { 'aria-label': 'Value' }, nothing());
   const input = make('input', { name: 'filter', value: filter, autocomplete: 'off', spellcheck: 'false' });
   const choose = event => { event.preventDefault(); filter = input.value || '#'; start(); };
   main.append(make('h1', {}, 'Topics'),
@@ -80,7 +83,8 @@ export function topics(main) {
   function leaf(name, entry) {
     const button = make('button', { type: 'button', class: 'leaf', title: entry.topic.slice(0, 300),
       'aria-pressed': chosen === entry.topic, onclick: () => pick(entry.topic) },
-      make('span', {}, name === '' ? '(empty level)' : name.slice(0, 300)), make('span', { class: 'preview' }, preview(entry)));
+      make('span', {}, called(name)),
+      make('span', { class: 'preview' }, preview(entry)));
     leaves.set(entry.topic, button);
     return button;
   }
@@ -90,7 +94,7 @@ export function topics(main) {
       const here = `${path}/${name}`;
       const parts = child.entry ? [leaf(name, child.entry)] : [];
       if (child.children.size > 0) {
-        const summary = make('summary', {}, `${name === '' ? '(empty level)' : name.slice(0, 300)}/`);
+        const summary = make('summary', {}, `${called(name)}/`);
         const details = make('details', { open: open.has(here) }, summary);
         summaries.set(here, summary);
         const fill = () => details.open && details.children.length === 1
@@ -133,14 +137,15 @@ export function topics(main) {
   function noteValue(entry) {
     history = [...history, numeric(entry)].slice(-HISTORY_MAX);
     const told = [['Received', time(entry.time)], ['Size', bytes(octets(entry).length)],
-      ['Content type', entry.content_type ?? 'none'], ['QoS', String(entry.qos)], ['Retained', entry.retain ? 'yes' : 'no']];
+      ['Content type', entry.content_type ?? 'none'], ['QoS', String(entry.qos)],
+      ['Retained', entry.retain ? 'yes' : 'no']];
     facts.replaceChildren(...told.flatMap(([name, text]) => [make('dt', {}, name), make('dd', {}, text)]));
     fill(entry);
     const numbers = history.filter(point => point !== undefined);
     past.replaceChildren(...(numbers.length > 1 ? [make('h2', {}, 'History'), plot(numbers)] : []));
     if (value.dataset.topic === entry.topic) return;
     value.dataset.topic = entry.topic;
-    value.replaceChildren(make('h2', { class: 'name' }, entry.topic.slice(0, 2000)), facts,
+    value.replaceChildren(make('h2', { class: 'name' }, plain(entry.topic.slice(0, 2000))), facts,
       make('div', { class: 'bar value-bar' }, make('label', {}, make('span', { class: 'label' }, 'Show as '), select),
         make('a', { href: topicPath(entry.topic) }, 'Open')), payload, past);
   }
@@ -161,7 +166,7 @@ export function topics(main) {
     root.children.clear();
     [count, left, chosen, history] = [0, false, undefined, []];
     delete value.dataset.topic;
-    value.replaceChildren(make('p', { class: 'dim' }, 'Choose a topic to see its value.'));
+    value.replaceChildren(nothing());
     draw();
     note.textContent = 'Waiting for messages.';
     // The browser opens the stream again if it breaks, and says where it was.

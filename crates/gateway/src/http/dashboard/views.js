@@ -19,27 +19,37 @@ export function overview(main) {
     const s = now.status;
     const seconds = before ? (now.at - before.at) / 1000 : 0;
     const per = (read, old) => (seconds > 0 ? rate(Math.max(0, read(now.status) - read(old)) / seconds) : '–');
-    const store = s.store ? [s.store.state, `${bytes(s.store.disk_bytes)} on disk`] : ['in memory', 'nothing survives a restart'];
-    const healthy = !s.store || (s.store.state === 'writable' && !s.store.lost);
+    const lost = s.store?.lost ? 'it was damaged and has lost something' : undefined;
+    const store = s.store ? [s.store.state, lost ?? `${bytes(s.store.disk_bytes)} on disk`]
+      : ['in memory', 'nothing survives a restart'];
+    const healthy = !s.store || (s.store.state === 'writable' && !lost);
+    const memory = s.memory.pressure ? 'publishers wait for slow subscribers'
+      : `at most ${bytes(s.memory.resident_bytes_max)}`;
+    const since = count => `${number(count)} since the start`;
+    const bad = holds => (holds ? 'bad' : undefined);
     cards.replaceChildren(
       card('State', s.ready ? 'ready' : 'not ready', `up ${duration(s.uptime_seconds)}`, s.ready ? 'good' : 'bad'),
-      card('Messages in', per(m => m.messages.published, before?.status), `${number(s.messages.published)} since the start`),
-      card('Messages out', per(m => m.messages.sent, before?.status), `${number(s.messages.sent)} since the start`),
-      card('Dropped', number(s.messages.dropped), `${number(s.messages.refused)} publications refused`, s.messages.dropped > 0 ? 'bad' : undefined),
-      card('Memory', bytes(s.memory.resident_bytes), s.memory.pressure ? 'publishers wait for slow subscribers' : `at most ${bytes(s.memory.resident_bytes_max)}`, s.memory.pressure ? 'bad' : undefined),
-      card('Store', store[0], s.store?.lost ? 'it was damaged and has lost something' : store[1], healthy ? undefined : 'bad'),
+      card('Messages in', per(m => m.messages.published, before?.status), since(s.messages.published)),
+      card('Messages out', per(m => m.messages.sent, before?.status), since(s.messages.sent)),
+      card('Dropped', number(s.messages.dropped), `${number(s.messages.refused)} publications refused`,
+        bad(s.messages.dropped > 0)),
+      card('Memory', bytes(s.memory.resident_bytes), memory, bad(s.memory.pressure)),
+      card('Store', ...store, bad(!healthy)),
       card('Retained', number(s.retained.count), bytes(s.retained.bytes)),
-      card('Subscriptions', number(s.subscriptions.count), `${number(s.sessions)} MQTT sessions, ${number(s.sessions_away)} away`));
-    const columns = [{ name: 'Door' }, ...['Connections', 'Bytes in', 'Bytes out', 'Accepted', 'Turned away', 'Logins refused',
-      'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
-    const rows = s.doors.map((door, index) => [door.door.toUpperCase().replace('COAP', 'CoAP'), number(door.connections),
-      seconds > 0 ? `${bytes(Math.max(0, door.read_bytes - before.status.doors[index].read_bytes) / seconds)}/s` : bytes(door.read_bytes),
-      seconds > 0 ? `${bytes(Math.max(0, door.written_bytes - before.status.doors[index].written_bytes) / seconds)}/s` : bytes(door.written_bytes),
+      card('Subscriptions', number(s.subscriptions.count),
+        `${number(s.sessions)} MQTT sessions, ${number(s.sessions_away)} away`));
+    const columns = [{ name: 'Door' }, ...['Connections', 'Bytes in', 'Bytes out', 'Accepted', 'Turned away',
+      'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
+    const flow = (door, index, name) => (seconds > 0
+      ? `${bytes(Math.max(0, door[name] - before.status.doors[index][name]) / seconds)}/s` : bytes(door[name]));
+    const rows = s.doors.map((door, index) => [door.door.toUpperCase().replace('COAP', 'CoAP'),
+      number(door.connections), flow(door, index, 'read_bytes'), flow(door, index, 'written_bytes'),
       number(door.accepted), number(door.rejected), number(door.unauthenticated), number(door.unauthorized),
       number(door.misbehaved), number(door.timed_out)]);
     doors.replaceChildren(table('Doors', columns, rows));
     document.getElementById('version')?.remove();
-    main.append(make('p', { class: 'dim', id: 'version' }, `fogmux ${s.version}, realm ${s.realm}, started ${time(s.started)}`));
+    main.append(make('p', { class: 'dim', id: 'version' },
+      `fogmux ${s.version}, realm ${s.realm}, started ${time(s.started)}`));
   };
   return { status };
 }
@@ -51,7 +61,8 @@ export function clients(main) {
   const next = make('button', { type: 'button', class: 'plain', onclick: () => load(cursors.at(-1)) }, 'Next page');
   const first = make('button', { type: 'button', class: 'plain', onclick: () => load('') }, 'First page');
   main.append(make('h1', {}, 'Clients'), make('section', {},
-    make('p', { class: 'dim' }, 'MQTT and XMPP connections and HTTP event streams, in the order in which they logged in.'),
+    make('p', { class: 'dim' },
+      'MQTT and XMPP connections and HTTP event streams, in the order in which they logged in.'),
     make('div', { class: 'bar' }, first, next), said, list));
 
   async function kick(client) {
@@ -105,12 +116,14 @@ export function rules(main) {
     if (!given.client) delete given.client;
     try {
       const decision = await post('rules/test', given);
-      answer.replaceChildren(section('Decision', make('p', { class: decision.allowed ? 'good' : 'bad', id: 'decision' }, decision.text),
+      answer.replaceChildren(section('Decision',
+        make('p', { class: decision.allowed ? 'good' : 'bad', id: 'decision' }, decision.text),
         decision.file ? make('p', { class: 'dim name' }, `${decision.file}, line ${decision.line}`) : undefined));
     } catch (error) { answer.replaceChildren(section('Decision', make('p', { class: 'bad' }, error.message))); }
   };
   main.append(make('h1', {}, 'Rules'), make('section', {},
-    make('p', { class: 'dim' }, 'Asks the access rules, as fogmux acl test does. Nothing is published or read. Other identities are psk:IDENTITY and oscore:USER.'),
+    make('p', { class: 'dim' }, 'Asks the access rules, as fogmux acl test does. Nothing is published or read. ',
+      'Other identities are psk:IDENTITY and oscore:USER.'),
     make('form', { onsubmit: ask },
       field('User, or anonymous', 'identity', { required: true, value: 'anonymous' }),
       choice('Action', 'action', ['read', 'write']), field('Topic, or a filter to read', 'topic', { required: true }),
@@ -124,14 +137,20 @@ function commands(topic, ports) {
   const host = location.hostname;
   const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
   const path = topic.split('/').map(encodeURIComponent).join('/');
+  const coap = quoted(`coap://${host}:${ports.coap}/ps/${path}`);
+  const http = `http://${host}:${ports.http}`;
+  const xmpp = quoted(`xmpp://${host}:${ports.xmpp}/${path}`);
+  const mqtt = `-h ${host} -p ${ports.mqtt}`;
   const all = [
-    ['MQTT', ports.mqtt, port => `mosquitto_sub -h ${host} -p ${port} -v -t ${quoted(topic)}\nmosquitto_pub -h ${host} -p ${port} -r -t ${quoted(topic)} -m 21.5`],
-    ['CoAP', ports.coap, port => `coap-client -s 60 ${quoted(`coap://${host}:${port}/ps/${path}`)}\ncoap-client -m put -e 21.5 ${quoted(`coap://${host}:${port}/ps/${path}`)}`],
-    ['HTTP', ports.http, port => `curl -N ${quoted(`http://${host}:${port}/subscribe?filter=${encodeURIComponent(topic)}`)}\ncurl -X PUT -d 21.5 ${quoted(`http://${host}:${port}/topics/${path}`)}`],
-    ['XMPP', ports.xmpp, port => `fogmux sub ${quoted(`xmpp://${host}:${port}/${path}`)}\nfogmux pub -r ${quoted(`xmpp://${host}:${port}/${path}`)} 21.5`],
+    ['MQTT', ports.mqtt, [`mosquitto_sub ${mqtt} -v -t ${quoted(topic)}`,
+      `mosquitto_pub ${mqtt} -r -t ${quoted(topic)} -m 21.5`]],
+    ['CoAP', ports.coap, [`coap-client -s 60 ${coap}`, `coap-client -m put -e 21.5 ${coap}`]],
+    ['HTTP', ports.http, [`curl -N ${quoted(`${http}/subscribe?filter=${encodeURIComponent(topic)}`)}`,
+      `curl -X PUT -d 21.5 ${quoted(`${http}/topics/${path}`)}`]],
+    ['XMPP', ports.xmpp, [`fogmux sub ${xmpp}`, `fogmux pub -r ${xmpp} 21.5`]],
   ];
-  return all.filter(([, port]) => port).map(([name, port, text]) => make('div', {}, make('h2', {}, name),
-    make('pre', { tabindex: '0', 'aria-label': `Commands for ${name}` }, text(port))));
+  return all.filter(([, port]) => port).map(([name, , lines]) => make('div', {}, make('h2', {}, name),
+    make('pre', { tabindex: '0', 'aria-label': `Commands for ${name}` }, lines.join('\n'))));
 }
 
 export function tryIt(main) {
@@ -139,7 +158,8 @@ export function tryIt(main) {
   const lines = make('section', { 'aria-label': 'Commands' });
   const topic = field('Topic', 'topic', { required: true, value: 'room/temperature' });
   let ports = {};
-  const draw = () => lines.replaceChildren(...commands(topic.querySelector('input').value || 'room/temperature', ports));
+  const draw = () =>
+    lines.replaceChildren(...commands(topic.querySelector('input').value || 'room/temperature', ports));
   const send = async event => {
     event.preventDefault();
     const given = Object.fromEntries(new FormData(event.target));
@@ -153,7 +173,8 @@ export function tryIt(main) {
   main.append(make('h1', {}, 'Try it'), section('Publish a value',
     make('form', { onsubmit: send }, topic, field('Payload', 'payload', { value: '21.5' }),
       field('Content type, if any', 'type', { value: 'text/plain' }),
-      make('label', {}, 'Retain', make('select', { name: 'retain' }, make('option', { value: 'on' }, 'yes'), make('option', { value: 'off' }, 'no'))),
+      make('label', {}, 'Retain', make('select', { name: 'retain' },
+        make('option', { value: 'on' }, 'yes'), make('option', { value: 'off' }, 'no'))),
       make('button', {}, 'Publish')), said), lines);
   get('listeners').then(page => {
     ports = Object.fromEntries(page.listeners.map(entry => [entry.listener, entry.port]));
