@@ -1,5 +1,6 @@
 //! HTTP readers: streams, long polls, and what they leave behind.
 
+mod admin;
 mod door;
 mod parked;
 mod reader;
@@ -35,6 +36,8 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http a foreign host is refused on every route of HTTP/2", run: door::foreign_host_2 },
     Case { name: "http CORS headers for origins that are named and no others", run: door::cors },
     Case { name: "http metrics in the format that is asked for", run: door::metrics },
+    Case { name: "http administrators disconnect a client of each door", run: admin::disconnected },
+    Case { name: "http administrators see each of many clients once", run: admin::many },
     Case { name: "http MQTT over WebSocket is counted, and its will published at shutdown", run: door::mqtt_inside },
 ];
 

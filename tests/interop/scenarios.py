@@ -87,6 +87,7 @@ class Doors:
 async def run_scenarios(arguments, report):
     import scenarios_bus
     import scenarios_coap
+    import scenarios_dashboard
     import scenarios_dtls
     import scenarios_http
     import scenarios_http_tools
@@ -94,8 +95,8 @@ async def run_scenarios(arguments, report):
     import scenarios_life
     import scenarios_mqtt
     import scenarios_xmpp
-    _ = (scenarios_bus, scenarios_coap, scenarios_dtls, scenarios_http, scenarios_http_tools, scenarios_keys,
-         scenarios_life, scenarios_mqtt, scenarios_xmpp)
+    _ = (scenarios_bus, scenarios_coap, scenarios_dashboard, scenarios_dtls, scenarios_http, scenarios_http_tools,
+         scenarios_keys, scenarios_life, scenarios_mqtt, scenarios_xmpp)
 
     chosen = [s for s in SCENARIOS
               if not arguments.scenario or any(word in s.__name__.replace("_", " ") for word in arguments.scenario)]

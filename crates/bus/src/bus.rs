@@ -280,6 +280,13 @@ impl Bus {
         self.retained.chunk(filter, after, limit, now)
     }
 
+    /// Up to `limit` retained messages whose topics begin with `prefix`, in order of topic, of topics behind `after`.
+    /// Unlike a filter, a prefix may end within a level, and the empty one includes topics that begin with `$`.
+    #[must_use]
+    pub fn retained_page(&self, prefix: &str, after: Option<&str>, limit: usize, now: Timestamp) -> RetainedChunk {
+        self.retained.page(prefix, after, limit, now)
+    }
+
     /// Removes expired retained messages among up to `limit` behind `after`. Returns where to go on, `None` at the end.
     #[must_use]
     pub fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {

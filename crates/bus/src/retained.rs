@@ -273,7 +273,7 @@ impl Retained {
         let prefix = filter.literal_prefix();
         let start = prefix.strip_suffix('/').unwrap_or(prefix);
         let mut last: Option<&Topic> = None;
-        for topic in map.topics(start, after) {
+        for topic in map.topics(start, after.map(Topic::as_str)) {
             if chunk.scanned >= RETAINED_SCAN_MAX || chunk.messages.len() >= limit {
                 chunk.next = last.cloned();
                 return chunk;
@@ -289,6 +289,22 @@ impl Retained {
         chunk
     }
 
+    /// Up to `limit` messages whose topics begin with `prefix`, of topics behind `after`.
+    pub(crate) fn page(&self, prefix: &str, after: Option<&str>, limit: usize, now: Timestamp) -> RetainedChunk {
+        let map = self.read();
+        let mut chunk = RetainedChunk::default();
+        let mut last: Option<&Topic> = None;
+        for topic in map.topics(prefix, after).take_while(|topic| topic.starts_with(prefix)) {
+            if chunk.scanned >= RETAINED_SCAN_MAX || chunk.messages.len() >= limit {
+                chunk.next = last.cloned();
+                return chunk;
+            }
+            (last, chunk.scanned) = (Some(topic), chunk.scanned + 1);
+            chunk.messages.extend(map.get(topic).filter(|m| !m.is_expired(now)).cloned());
+        }
+        chunk
+    }
+
     /// Removes expired messages among up to `limit` behind `after`. Returns where to go on.
     pub(crate) fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
         self.sweep_loaded(limit, now);
@@ -296,7 +312,7 @@ impl Retained {
             let map = self.read();
             let mut last = None;
             let mut expired = Vec::new();
-            for topic in map.topics("", after).take(limit) {
+            for topic in map.topics("", after.map(Topic::as_str)).take(limit) {
                 last = Some(topic.clone());
                 if map.get(topic).is_some_and(|m| m.is_expired(now)) {
                     expired.push(topic.clone());

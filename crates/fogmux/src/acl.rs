@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fogmux_auth::{ANONYMOUS, Action, Authority, Door, Principal, Reach, Refused, RuleRef, Verified};
+use fogmux_auth::{Action, Authority, Door, Explained, Principal, Refused, RuleRef, Verified};
 use fogmux_gateway::names_of;
 use fogmux_net::{ClientCertificate, pem};
 
@@ -97,29 +97,13 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal)
         AclDoor::Http => Door::Http,
         AclDoor::Xmpp => Door::Xmpp,
     };
-    let is_filter = arguments.topic.split('/').any(|level| level == "+" || level == "#");
-    let (allowed, text, rule) = match arguments.action {
-        AclAction::Write if is_filter => {
-            return Err(Failure::new(Status::Usage, "write needs a topic, not a filter"));
-        }
-        AclAction::Read if is_filter => {
-            reach(&authority.access(&principal, client, door).may_subscribe(&arguments.topic))
-        }
-        AclAction::Read | AclAction::Write => {
-            let action = if arguments.action == AclAction::Read { Action::Read } else { Action::Write };
-            let decision = authority.may(&principal, client, action, door, &arguments.topic);
-            (decision.allowed, decision.to_string(), decision.rule)
-        }
+    let action = match arguments.action {
+        AclAction::Read => Action::Read,
+        AclAction::Write => Action::Write,
     };
+    let explained = authority.explain(&principal, client, action, door, &arguments.topic);
+    let Explained { allowed, text, rule } = explained.map_err(|error| Failure::new(Status::Usage, error))?;
     Ok(Answer { allowed, text, rule, principal: Some(principal) })
-}
-
-fn reach(reach: &Reach) -> (bool, String, Option<RuleRef>) {
-    match reach {
-        Reach::Everything => (true, "allowed: everything that the filter matches".to_owned(), None),
-        Reach::Some => (true, "allowed in part: only messages on topics that a rule allows are sent".to_owned(), None),
-        Reach::Nothing(decision) => (false, decision.to_string(), decision.rule.clone()),
-    }
 }
 
 /// Returns the principal, or the reason of the refusal.
@@ -134,21 +118,18 @@ fn principal(
         "cert" => {
             certificate(named).map(|certificate| authority.certificate(&names_of(&certificate, config.xmpp_domain())))
         }
-        "psk" => Ok(authority.psk(named.as_bytes())),
-        "oscore" => Ok(authority.oscore(named)),
         "callback" if config.auth.callback.url.is_empty() => {
             Err(Failure::new(Status::Config, "auth.callback.url is not set"))
         }
         "callback" => Ok(authority.vouched_elsewhere(named, &arguments.groups)),
         "token" => token(authority, named).map(|verified| verified.map(|verified| verified.principal)),
-        "user" => user(authority, named).map(Ok),
-        _ if who == ANONYMOUS => Ok(Ok(Principal::anonymous())),
-        _ => user(authority, who).map(Ok),
+        _ => named_here(authority, who),
     }
 }
 
-fn user(authority: &Authority, name: &str) -> Result<Principal, Failure> {
-    authority.principal(name).ok_or_else(|| {
+fn named_here(authority: &Authority, who: &str) -> Result<Result<Principal, Refused>, Failure> {
+    authority.named(who).ok_or_else(|| {
+        let name = who.strip_prefix("user:").unwrap_or(who);
         let message = format!(
             "there is no user {name:?}; `fogmux passwd {name}` makes one, and cert:FILE, psk:IDENTITY, oscore:USER, \
              token:FILE or callback:USER name others"

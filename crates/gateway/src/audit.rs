@@ -5,9 +5,9 @@
 
 use std::net::SocketAddr;
 
-use fogmux_auth::{Access, Action, Decision, Door, Refused, Suppressed, Wait, WaitCause};
+use fogmux_auth::{Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause};
 
-use crate::{Peer, Shared, WorkerContext};
+use crate::{Peer, Shared, WorkerContext, clients::Client};
 
 /// The target of these lines, for `log.filter`.
 const TARGET: &str = "fogmux::audit";
@@ -135,6 +135,14 @@ pub(crate) fn refused_action(
         %peer, port, %door, ?principal, ?client, ?action, ?topic, %decision, suppressed, suppressed_others,
         "action refused"
     );
+}
+
+/// Logs that an administrator has ended a connection.
+pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Client) {
+    let (peer, port) = (by.address.ip().to_canonical(), by.address.port());
+    let (by, door) = (&*principal.name, client.door.name());
+    let (address, principal, client) = (client.address, cut(&client.principal), cut(&client.client));
+    tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
 }
 
 /// The beginning of a text that a peer chose, for a line of the log.

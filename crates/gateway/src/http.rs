@@ -4,6 +4,7 @@
 //! `topics`, `batch`, `follow` and others respond. The wire format is data in [`fogmux_http`]. The path of a retained
 //! message – route, permission, lookup, response – runs without a task, a box or an await.
 
+mod admin;
 mod answer;
 mod batch;
 mod body;
@@ -12,6 +13,7 @@ mod conn;
 mod connection;
 mod context;
 mod cors;
+mod dashboard;
 mod exec;
 mod follow;
 mod forwarded;

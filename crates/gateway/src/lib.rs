@@ -13,6 +13,7 @@
 mod audit;
 #[cfg(test)]
 mod channels;
+mod clients;
 mod clock;
 #[cfg(feature = "coap")]
 pub mod coap;

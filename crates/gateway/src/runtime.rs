@@ -189,6 +189,7 @@ impl Gateway {
             },
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
+            listening: addresses.clone(),
             #[cfg(feature = "xmpp")]
             realm: doors.xmpp.realm().into(),
             ..Shared::new(bus, authority, clock, watched)

@@ -1,16 +1,18 @@
 //! The context of a worker: what the connections of all doors on it share, and what all workers share. It knows no
 //! door; each door has a context of its own around this one.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_auth::{Authority, LoginGuard, Refusals};
+use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    Peer,
+    clients::{Arrived, Clients, Listed},
     clock::Clock,
-    listener::OpenListeners,
+    listener::{Listener, OpenListeners},
     metrics::Metrics,
     phase::{Phase, Phases},
     proxy::ProxyRules,
@@ -48,6 +50,10 @@ pub struct Shared {
     pub proxy: ProxyRules,
     /// The realm of the users: a domain. XMPP addresses in certificates are those of our users if they are in it.
     pub realm: Box<str>,
+    /// The listeners with the addresses that they were given.
+    pub(crate) listening: Vec<(Listener, SocketAddr)>,
+    /// Connections that are logged in.
+    pub(crate) clients: Arc<Clients>,
     /// The connections and streams that a shutdown waits for.
     pub(crate) shutdown: Arc<Shutdown>,
     pub(crate) draining: watch::Receiver<Phase>,
@@ -73,6 +79,8 @@ impl Shared {
             admission: Admission::new(AdmissionLimits::default()),
             proxy: ProxyRules::default(),
             realm: "localhost".into(),
+            listening: Vec::new(),
+            clients: Arc::default(),
             shutdown: Arc::default(),
             draining,
         }
@@ -162,6 +170,14 @@ impl WorkerContext {
     /// earliest.
     pub(crate) fn went_on(&self) -> Timestamp {
         self.shared.clock.stops().last()
+    }
+
+    /// Puts a connection that has logged in into the list of connections.
+    pub(crate) fn enter(&self, door: Door, peer: &Peer, principal: &Arc<str>, client: &Arc<str>) -> Listed {
+        let (principal, client) = (Arc::clone(principal), Arc::clone(client));
+        let since_unix_ms = self.unix_ms(self.shared.clock.now());
+        let (listener, address) = (peer.listener, peer.address);
+        self.shared.clients.enter(Arrived { door, listener, address, principal, client, since_unix_ms })
     }
 
     /// A bus timestamp as milliseconds since 1970.

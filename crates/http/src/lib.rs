@@ -6,6 +6,7 @@
 
 pub mod accept;
 pub mod alt_svc;
+pub mod api;
 pub mod authorization;
 pub mod client;
 pub mod condition;

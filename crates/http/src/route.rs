@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use crate::api::Resource;
 use crate::percent::{self, Malformed};
 use crate::problem::{Kind, Problem};
 
@@ -39,8 +40,46 @@ pub enum Route<'a> {
     Login,
     /// `/logout`: its end.
     Logout,
+    /// `/api/v1/…`: administration.
+    Api(Resource),
+    /// `/dashboard/…`: a file of the page at `/`.
+    Asset(Asset),
     /// `*` of `OPTIONS *` (RFC 9110 §9.3.7).
     Server,
+}
+
+/// A file that the page at `/` loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asset {
+    /// Its style sheet.
+    Style,
+    /// Its program.
+    App,
+    /// A module of it: building elements and drawing.
+    Elements,
+    /// A module of it: requests to the API.
+    Api,
+    /// A module of it: the topics.
+    Topics,
+    /// A module of it: the other views.
+    Views,
+    /// Its icon.
+    Icon,
+}
+
+impl Asset {
+    fn parse(name: &str) -> Option<Self> {
+        match name {
+            "style.css" => Some(Self::Style),
+            "app.js" => Some(Self::App),
+            "elements.js" => Some(Self::Elements),
+            "api.js" => Some(Self::Api),
+            "topics.js" => Some(Self::Topics),
+            "views.js" => Some(Self::Views),
+            "icon.svg" => Some(Self::Icon),
+            _ => None,
+        }
+    }
 }
 
 /// Why a path names no resource.
@@ -87,6 +126,12 @@ impl<'a> Route<'a> {
         if let Some(topic) = path.strip_prefix("/topics/") {
             return topic_of(topic).map(Self::Topic);
         }
+        if let Some(rest) = path.strip_prefix("/api/v1/") {
+            return Resource::parse(rest).map(Self::Api).ok_or(Unroutable::Unknown);
+        }
+        if let Some(name) = path.strip_prefix("/dashboard/") {
+            return Asset::parse(name).map(Self::Asset).ok_or(Unroutable::Unknown);
+        }
         match path {
             "/subscribe" => Ok(Self::Subscribe),
             "/publish" => Ok(Self::Publish),
@@ -119,7 +164,9 @@ impl<'a> Route<'a> {
             | Self::Health
             | Self::Ready
             | Self::Metrics
+            | Self::Asset(_)
             | Self::Index => "GET, HEAD, OPTIONS",
+            Self::Api(resource) => resource.allow(),
             Self::Server => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
         }
     }
@@ -131,9 +178,11 @@ impl<'a> Route<'a> {
             Self::Health | Self::Ready | Self::OpenApi | Self::Index | Self::Server | Self::Login | Self::Logout => {
                 true
             }
+            // The page itself has no secret; what it asks for needs the right to it.
+            Self::Asset(_) => true,
             // The MQTT session inside authenticates with CONNECT, CoAP by its messages or the handshake below.
             Self::Mqtt | Self::Coap => true,
-            Self::Topic(_) | Self::Subscribe | Self::Publish | Self::Metrics => false,
+            Self::Topic(_) | Self::Subscribe | Self::Publish | Self::Metrics | Self::Api(_) => false,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{ask, post};
 const EVIL: &str = "http://evil.example:8080";
 const EVIL_HOST: &str = "evil.example:8080";
 /// Every route with its methods.
-const ROUTES: [(&str, &str); 16] = [
+const ROUTES: [(&str, &str); 21] = [
     ("GET", "/"),
     ("GET", "/topics/a"),
     ("PUT", "/topics/a"),
@@ -30,6 +30,11 @@ const ROUTES: [(&str, &str); 16] = [
     ("GET", "/metrics"),
     ("GET", "/login"),
     ("POST", "/logout"),
+    ("GET", "/api/v1/status"),
+    ("GET", "/api/v1/topics"),
+    ("DELETE", "/api/v1/clients/1"),
+    ("POST", "/api/v1/rules/test"),
+    ("GET", "/dashboard/app.js"),
 ];
 const SOCKETS: [(&str, &str); 3] = [("/mqtt", "mqtt"), ("/.well-known/coap", "coap"), ("/subscribe?filter=a", "")];
 

@@ -131,7 +131,7 @@ impl Retained {
         }
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let mut clocked = self.clocked.lock().unwrap_or_else(PoisonError::into_inner);
-        let topics: Vec<Topic> = map.topics("", after).take(limit).cloned().collect();
+        let topics: Vec<Topic> = map.topics("", after.map(Topic::as_str)).take(limit).cloned().collect();
         for topic in &topics {
             let hash = map.hash(topic);
             let Some(message) = map.find(hash, topic) else { continue };

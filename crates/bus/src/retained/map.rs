@@ -145,9 +145,9 @@ impl Map {
     }
 
     /// The topics that are not before `start` and behind `after`, in order.
-    pub(super) fn topics(&self, start: &str, after: Option<&Topic>) -> btree_set::Range<'_, Topic> {
+    pub(super) fn topics(&self, start: &str, after: Option<&str>) -> btree_set::Range<'_, Topic> {
         let from = match after {
-            Some(topic) if topic.as_str() >= start => Bound::Excluded(topic.as_str()),
+            Some(topic) if topic >= start => Bound::Excluded(topic),
             _ => Bound::Included(start),
         };
         self.topics.range::<str, _>((from, Bound::Unbounded))

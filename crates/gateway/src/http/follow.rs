@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_auth::{Action, Reach};
+use fogmux_auth::{Action, Door, Reach};
 use fogmux_bus::{Claim, Displaced, Mailbox as _, Qos, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
@@ -34,7 +34,7 @@ use super::{
     streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
     translate, websocket,
 };
-use crate::{liveness::check_sleep, phase::Phase, shutdown::Reading, turn};
+use crate::{clients::Listed, liveness::check_sleep, phase::Phase, shutdown::Reading, turn};
 
 /// The most that is taken from the mailbox and encoded at a time, of live and of retained messages each.
 const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };
@@ -99,6 +99,8 @@ pub(super) struct Follow {
     generation: u64,
     second_look: Pin<Box<dyn Future<Output = ()>>>,
     stream: Arc<Stream>,
+    /// Its place in the list of connections.
+    listed: Listed,
     claim: Claim,
     format: Format,
     /// Completes when the shutdown is one phase further.
@@ -143,12 +145,14 @@ impl Follow {
                 registry.open(ctx, wanted).map_err(unavailable)?
             }
         };
+        let listed = ctx.enter(Door::Http, &conn.peer, &identity.principal().name, &identity.publisher.client);
         Ok(Self {
             conn: Rc::clone(conn),
             identity: Rc::clone(identity),
             generation: ctx.authority().generation(),
             second_look: Box::pin(ctx.door.second_look()),
             stream,
+            listed,
             claim,
             format,
             drain: Box::pin(ctx.emptying()),
@@ -194,6 +198,14 @@ impl Follow {
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let phase = self.poll_phase(cx);
         if phase == Phase::Closing || self.conn.ctx.now() >= self.identity.expires() {
+            return Poll::Ready(None);
+        }
+        self.listed.register(cx.waker());
+        if self.listed.is_kicked() {
+            // Not for another reader who has taken it over.
+            if self.stream.slot.with_claim(self.claim, |_| ()).is_ok() {
+                self.end();
+            }
             return Poll::Ready(None);
         }
         if self.second_look.as_mut().poll(cx).is_ready() {

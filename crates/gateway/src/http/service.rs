@@ -13,12 +13,13 @@ use http::{
 use http_body::Body;
 
 use super::{
+    admin,
     answer::{Answer, Finish, or_problem},
     batch,
     body::Polite,
     conn::Conn,
     cors::Cors,
-    follow, forwarded, idempotent,
+    dashboard, follow, forwarded, idempotent,
     identity::{Identified, Identity},
     longpoll, metrics,
     payload::{Open, Payload},
@@ -164,12 +165,17 @@ impl Conn {
             Route::Metrics => Answer::now(or_problem(
                 state::check(self, &identity).map(|()| metrics::respond(&self.ctx, &parts.headers)),
             )),
+            Route::Api(resource) => Answer::later(async move {
+                let result = admin::respond(&conn, &identity, resource, &parts, body).await;
+                result.unwrap_or_else(|problem| respond::refused(&problem, &conn.identities))
+            }),
             Route::Mqtt
             | Route::Coap
             | Route::OpenApi
             | Route::Health
             | Route::Ready
             | Route::Index
+            | Route::Asset(_)
             | Route::Login
             | Route::Logout
             | Route::Server => Answer::now(or_problem(self.open_route(&route, &parts))),
@@ -182,13 +188,18 @@ impl Conn {
             Route::OpenApi => Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.door.openapi())),
             Route::Health => Ok(respond::own(TEXT, "ok\n")),
             Route::Ready => state::ready(self),
-            Route::Index => Ok(respond::own(TEXT, INDEX)),
+            Route::Index => Ok(dashboard::index(&parts.headers)),
+            Route::Asset(asset) => Ok(dashboard::asset(*asset, &parts.headers)),
             Route::Server => Ok(respond::allow(StatusCode::NO_CONTENT, route.allow())),
             Route::Mqtt => websocket::mqtt(self, parts),
             Route::Coap => websocket::coap(self, parts),
-            Route::Topic(_) | Route::Subscribe | Route::Publish | Route::Metrics | Route::Login | Route::Logout => {
-                Err(Problem::new(Kind::Unauthorized))
-            }
+            Route::Topic(_)
+            | Route::Subscribe
+            | Route::Publish
+            | Route::Metrics
+            | Route::Api(_)
+            | Route::Login
+            | Route::Logout => Err(Problem::new(Kind::Unauthorized)),
         }
     }
 
@@ -263,18 +274,6 @@ impl Conn {
 
 /// Fetch Metadata: the relation of the page's site to this one.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-const INDEX: &str = "fogmux
-
-/topics/<topic>          GET the latest message, PUT to keep one, POST to publish one, DELETE to clear
-/subscribe?filter=<f>    server-sent events, NDJSON or WebSocket
-/publish                 POST a batch of NDJSON
-/mqtt                    MQTT over WebSocket
-/.well-known/coap        CoAP over WebSocket
-/login /logout           a session for people
-/openapi.json            all of this for machines
-/healthz /readyz /metrics
-";
 
 /// RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; elsewhere `:authority` stands for it.
 fn host(parts: &Parts) -> Result<Option<&str>, Problem<'static>> {

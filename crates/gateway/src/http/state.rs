@@ -1,9 +1,13 @@
-//! Access to pages about the state of the gateway: `/metrics`, and the reasons of `/readyz`.
+//! Access to pages about the state of the gateway: `/metrics`, the reasons of `/readyz`, and administration.
 //!
 //! They ask the rules for `$SYS/metrics`. Where no rule speaks of it, they are for clients on this machine only: for
 //! the operator and a Prometheus beside the gateway. A request that a proxy passes on is not one of this machine.
+//!
+//! The API asks them for `$fogmux/admin`: the right to read it shows, the right to write it changes. Only a rule of the
+//! access file grants it, and never to anonymous clients of other machines. Where no rule speaks of it, it is for the
+//! user that the first start creates, and for this machine as long as the listener admits anonymous clients there.
 
-use fogmux_auth::Action;
+use fogmux_auth::{Action, Decision, SourceKind};
 use fogmux_http::{Kind, Problem};
 use fogmux_store::JournalStore;
 use http::Response;
@@ -23,6 +27,36 @@ pub(super) fn check(conn: &Conn, identity: &Identity) -> Result<(), Problem<'sta
         return Ok(());
     }
     Err(identity.gate.forbidden(&conn.ctx, Action::Read, TOPIC, &decision))
+}
+
+/// The topic that rules name to grant administration: to read it is to look, to write it is to change something.
+const ADMIN_TOPIC: &str = "$fogmux/admin";
+/// The user that the first start creates, with a password of its own.
+const ADMIN: &str = "admin";
+
+/// Whether the client may administer the gateway.
+///
+/// # Errors
+/// 401 for a client that has shown no credential and may show one, else 403 with the rule that refuses it.
+pub(super) fn check_admin(conn: &Conn, identity: &Identity, action: Action) -> Result<(), Problem<'static>> {
+    let (who, local) = (identity.principal(), conn.peer.is_loopback());
+    let decision = identity.gate.access().decide(action, ADMIN_TOPIC);
+    // What is allowed because there is no access file is allowed to everybody, which is not meant here.
+    let ruled = decision.rule.as_ref().is_some_and(|rule| rule.line() > 0);
+    let allowed = match (ruled, who.anonymous) {
+        (true, anonymous) => decision.allowed && (local || !anonymous),
+        (false, true) => local,
+        (false, false) => {
+            (who.source == SourceKind::Password && &*who.name == ADMIN)
+                || (local && conn.peer.may_be_anonymous(&conn.ctx.shared.open_to_anonymous))
+        }
+    };
+    if allowed {
+        return Ok(());
+    }
+    let refused = Decision { allowed: false, rule: decision.rule.filter(|_| ruled && !decision.allowed) };
+    let forbidden = identity.gate.forbidden(&conn.ctx, action, ADMIN_TOPIC, &refused);
+    Err(if who.anonymous { Problem::new(Kind::Unauthorized) } else { forbidden })
 }
 
 /// Whether the gateway takes publications, as a probe asks it: the status is for everybody, the reason for this

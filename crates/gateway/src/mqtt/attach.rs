@@ -19,7 +19,7 @@ use super::{
     takeover::{Follows, Previous, succeed},
     will::Will,
 };
-use crate::{Peer, credential::Expiry, shares::Table, unfinished};
+use crate::{Peer, clients::Listed, credential::Expiry, shares::Table, unfinished};
 
 /// The result of a login.
 pub(super) struct Granted {
@@ -43,6 +43,8 @@ pub(super) struct Granted {
     pub(super) durable: bool,
     /// The changes in the store that CONNACK waits for.
     pub(super) waits: Option<Box<Waits>>,
+    /// Its place in the list of connections.
+    pub(super) listed: Listed,
 }
 
 /// Attaches the client to its session and encodes CONNACK.
@@ -105,6 +107,7 @@ pub(super) fn attach(
     let expires = expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s));
     let extended = last.map(|last| Extended::new(last.method, peer));
     let negotiation = *negotiation;
+    let listed = ctx.enter(Door::Mqtt, peer, &publisher.principal, &publisher.client);
     let peer = peer.address;
     Ok(Granted {
         negotiation,
@@ -121,6 +124,7 @@ pub(super) fn attach(
         follows,
         durable,
         waits,
+        listed,
     })
 }
 

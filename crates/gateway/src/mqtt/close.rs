@@ -109,6 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             End::Displaced => Some(ReasonCode::SESSION_TAKEN_OVER),
             End::Refused => Some(ReasonCode::QUOTA_EXCEEDED),
             End::Forbidden | End::Unauthorized => Some(ReasonCode::NOT_AUTHORIZED),
+            End::Kicked => Some(ReasonCode::ADMINISTRATIVE_ACTION),
             End::Expired => Some(ReasonCode::MAXIMUM_CONNECT_TIME),
             End::Draining => Some(ReasonCode::SERVER_SHUTTING_DOWN),
         }
@@ -170,6 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             | End::GaveWay
             | End::Refused
             | End::Forbidden
+            | End::Kicked
             | End::Draining => {}
         }
     }
@@ -227,6 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 /// The text for the ends that need an explanation.
 const fn plainly(end: End) -> Option<&'static str> {
     match end {
+        End::Kicked => Some("disconnected by an administrator"),
         End::Expired => Some("the credential has ended"),
         End::Unauthorized => Some("not authorised any more"),
         End::Stalled => Some("nothing was read for too long"),

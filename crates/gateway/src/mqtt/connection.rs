@@ -32,6 +32,7 @@ use super::{
     withheld::Withheld,
 };
 use crate::{
+    clients::Listed,
     credential::Expiry,
     egress::Egress,
     fan_out::FanOut,
@@ -82,6 +83,8 @@ pub(super) enum End {
     Refused,
     /// A rule refused a message, and the client cannot be told otherwise.
     Forbidden,
+    /// An administrator has ended it.
+    Kicked,
     /// The credential has expired.
     Expired,
     /// The client is no longer admitted, or failed to re-authenticate.
@@ -145,6 +148,8 @@ pub(super) struct Connection<S> {
     pub(super) draining: Option<Written>,
     /// When the door wakes this task at the latest.
     pub(super) alarm: Timestamp,
+    /// Its place in the list of connections.
+    listed: Listed,
 }
 
 /// State that most connections do not have most of the time.
@@ -228,6 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             keep_alive: negotiation.keep_alive,
             draining: None,
             alarm: Timestamp::NEVER,
+            listed: granted.listed,
             ctx,
         }
     }
@@ -264,6 +270,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         (self.read_bytes, self.looks, self.deliveries) = (0, 0, Deliveries::default());
         if self.entry.is_none() {
             self.entry = self.ctx.door.register(cx.waker());
+            self.listed.register(cx.waker());
+        }
+        if self.listed.is_kicked() {
+            return Poll::Ready(End::Kicked);
         }
         if self.generation != self.ctx.authority().generation()
             && let Err(end) = self.follow_rules()

@@ -318,6 +318,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         });
         let me = Me { jid, gate, publisher, inbox, control };
         let core = Core::new(ctx, self.machine, me, self.out);
+        let publisher = &core.me.publisher;
+        let listed = core.ctx.enter(Door::Xmpp, &self.peer, &publisher.principal, &publisher.client);
+        let core = (core, listed);
         Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires_unix_s)))
     }
 

@@ -5,6 +5,7 @@ mod deadlines;
 use std::{
     future::{Future as _, poll_fn},
     net::Ipv4Addr,
+    num::NonZeroU64,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -20,6 +21,7 @@ use tokio::{
 use self::deadlines::Stalled;
 use super::{core::Core, read};
 use crate::{
+    clients::Listed,
     credential,
     deadline::Deadline,
     liveness,
@@ -37,6 +39,8 @@ const TURNS: usize = 8;
 pub(super) struct Session<S> {
     stream: S,
     core: Core,
+    /// Its place in the list of connections.
+    listed: Listed,
     claim: Claim,
     /// The beginning of a stanza.
     kept: Vec<u8>,
@@ -55,7 +59,7 @@ pub(super) struct Session<S> {
     /// Its place among the unfinished stanzas of all clients, while it has more than a little.
     place: Option<Box<Place>>,
     /// When the login expires, as a token does, in seconds since 1970.
-    expires_unix_s: Option<u64>,
+    expires_unix_s: Option<NonZeroU64>,
     /// Until then, by the clock as it was when the rules were last looked at.
     expires: Option<Pin<Box<Sleep>>>,
     /// The generation of the rules under which the client was last checked.
@@ -75,11 +79,18 @@ fn left(unix_s: u64) -> Duration {
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
+    pub(super) fn new(
+        stream: S,
+        (core, listed): (Core, Listed),
+        claim: Claim,
+        kept: Vec<u8>,
+        expires_unix_s: Option<u64>,
+    ) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared.shutdown));
         Self {
             stream,
             core,
+            listed,
             reading,
             empties: false,
             claim,
@@ -91,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             unacknowledged: None,
             unread_since: None,
             place: None,
-            expires_unix_s,
+            expires_unix_s: expires_unix_s.map(|end| NonZeroU64::new(end).unwrap_or(NonZeroU64::MIN)),
             expires: None,
             // The first turn checks: the rules may have changed since the login.
             generation: 0,
@@ -190,6 +201,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             match self.poll_write(cx) {
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => self.stalled = None,
+                // It is not even told why, because it takes nothing.
+                Poll::Pending if self.listed.is_kicked() => return Poll::Ready(()),
                 // The mailbox's ready flag is not cleared, so deliveries do not wake the task.
                 Poll::Pending => {
                     self.note_unread();
@@ -245,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let generation = authority.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.expires = self.expires_unix_s.map(|end| Box::pin(tokio::time::sleep(left(end))));
+            self.expires = self.expires_unix_s.map(|end| Box::pin(tokio::time::sleep(left(end.get()))));
             if !authority.admits(self.core.me.gate.access().principal()) {
                 let error = StreamError::new(StreamCondition::Reset, "the credentials are not taken any more");
                 self.core.machine.fail(error, &mut self.core.out);
@@ -255,6 +268,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             (self.expires, self.expires_unix_s) = (None, None);
             // RFC 6120 §4.9.3.16: log in again.
             let error = StreamError::new(StreamCondition::Reset, "the credentials have expired");
+            self.core.machine.fail(error, &mut self.core.out);
+        }
+        self.listed.register(cx.waker());
+        if self.listed.is_kicked() {
+            let error = StreamError::new(StreamCondition::PolicyViolation, "disconnected by an administrator");
             self.core.machine.fail(error, &mut self.core.out);
         }
         self.core.me.control.register(cx.waker());

@@ -1,0 +1,68 @@
+//! What the rules decide about an action, in words: for `fogmux acl test` and the API.
+
+use std::sync::Arc;
+
+use super::{ANONYMOUS, Action, Authority, Door, Principal, Reach, Refused, RuleRef};
+
+/// A decision with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Whether the action is allowed, in part at least.
+    pub allowed: bool,
+    /// The decision in words.
+    pub text: String,
+    /// The rule that decided, if one did.
+    pub rule: Option<RuleRef>,
+}
+
+/// Only a topic can be written, not a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write needs a topic, not a filter")]
+pub struct NoTopic;
+
+impl Authority {
+    /// Decides about a topic, or about a subscription to a filter.
+    ///
+    /// # Errors
+    /// [`NoTopic`] if a filter is to be written.
+    pub fn explain(
+        self: &Arc<Self>,
+        principal: &Principal,
+        client: &str,
+        action: Action,
+        door: Door,
+        topic: &str,
+    ) -> Result<Explained, NoTopic> {
+        let is_filter = topic.split('/').any(|level| level == "+" || level == "#");
+        match action {
+            Action::Write if is_filter => Err(NoTopic),
+            Action::Read if is_filter => Ok(reach(&self.access(principal, client, door).may_subscribe(topic))),
+            Action::Read | Action::Write => {
+                let decision = self.may(principal, client, action, door, topic);
+                Ok(Explained { allowed: decision.allowed, text: decision.to_string(), rule: decision.rule })
+            }
+        }
+    }
+
+    /// The principal of a name: `anonymous`, a user, `user:NAME`, `psk:IDENTITY` or `oscore:USER`. `None` if there is
+    /// no such user.
+    #[must_use]
+    pub fn named(&self, who: &str) -> Option<Result<Principal, Refused>> {
+        match who.split_once(':').unwrap_or(("", who)) {
+            ("psk", identity) => Some(self.psk(identity.as_bytes())),
+            ("oscore", user) => Some(self.oscore(user)),
+            ("user", name) => self.principal(name).map(Ok),
+            _ if who == ANONYMOUS => Some(Ok(Principal::anonymous())),
+            _ => self.principal(who).map(Ok),
+        }
+    }
+}
+
+fn reach(reach: &Reach) -> Explained {
+    let (allowed, text, rule) = match reach {
+        Reach::Everything => (true, "allowed: everything that the filter matches".to_owned(), None),
+        Reach::Some => (true, "allowed in part: only messages on topics that a rule allows are sent".to_owned(), None),
+        Reach::Nothing(decision) => (false, decision.to_string(), decision.rule.clone()),
+    };
+    Explained { allowed, text, rule }
+}

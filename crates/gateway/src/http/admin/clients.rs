@@ -1,0 +1,46 @@
+//! `/api/v1/clients`: the connections that are logged in, and the end of one.
+
+use std::rc::Rc;
+
+use fogmux_http::{
+    Kind, Problem,
+    api::{Client, Clients, Moment, PAGE_BYTES, Page},
+};
+use http::{Response, StatusCode};
+
+use super::super::{conn::Conn, identity::Identity, payload::Payload, respond};
+use crate::audit;
+
+/// One page.
+pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Result<Vec<u8>, Problem<'static>> {
+    let (found, mut more) = conn.ctx.shared.clients.page(page.after_number()?, page.limit);
+    let mut clients = Vec::with_capacity(found.len());
+    let mut bytes = 0_usize;
+    for client in &found {
+        if bytes > PAGE_BYTES {
+            more = true;
+            break;
+        }
+        bytes = bytes.saturating_add(client.principal.len()).saturating_add(client.client.len());
+        clients.push(Client {
+            id: client.id,
+            door: client.door.name(),
+            listener: client.listener.map(crate::Listener::name),
+            address: client.address.to_string(),
+            principal: &client.principal,
+            client: &client.client,
+            since: Moment(client.since_unix_ms),
+        });
+    }
+    let next = clients.last().filter(|_| more).map(|client| client.id.to_string());
+    Ok(Clients { clients, next }.to_json())
+}
+
+/// Ends a connection: 204, and the connection goes as soon as its task runs.
+pub(super) fn kick(conn: &Rc<Conn>, identity: &Identity, id: u64) -> Result<Response<Payload>, Problem<'static>> {
+    let Some(client) = conn.ctx.shared.clients.kick(id) else {
+        return Err(Problem::new(Kind::NotFound).detail("no client has this number, or it has gone"));
+    };
+    audit::disconnected(&conn.peer, identity.principal(), &client);
+    Ok(respond::status(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,36 @@
+//! `GET /api/v1/topics`: the retained messages that the requester may read, without their payloads.
+
+use fogmux_http::api::{Moment, PAGE_BYTES, Page, TopicEntry, Topics, cursor};
+
+use super::super::{conn::Conn, identity::Identity};
+
+/// One page. It may be empty and not the last one: what the requester may not read is passed over.
+pub(super) fn page(conn: &Conn, identity: &Identity, page: &Page<'_>) -> Vec<u8> {
+    let (ctx, now) = (&conn.ctx, conn.ctx.now());
+    let found = ctx.bus().retained_page(&page.prefix, page.after.as_deref(), page.limit, now);
+    let mut topics = Vec::with_capacity(found.messages.len());
+    let mut next = found.next.as_deref().map(cursor);
+    let mut bytes = 0_usize;
+    for message in &found.messages {
+        let topic = message.topic.as_str();
+        if bytes > PAGE_BYTES {
+            next = topics.last().map(|entry: &TopicEntry<'_>| cursor(entry.topic));
+            break;
+        }
+        if !identity.gate.access().may_read(topic) {
+            continue;
+        }
+        bytes = bytes.saturating_add(topic.len()).saturating_add(message.publisher.principal.len());
+        topics.push(TopicEntry {
+            topic,
+            bytes: message.payload.len(),
+            content_type: message.content_type.as_deref(),
+            qos: message.qos as u8,
+            time: Moment(message.ingest_unix_ms),
+            door: message.publisher.door.map(fogmux_bus::Door::name),
+            publisher: &message.publisher.principal,
+            expires_seconds: message.seconds_left(now),
+        });
+    }
+    Topics { topics, next }.to_json()
+}

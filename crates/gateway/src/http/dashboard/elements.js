@@ -1,0 +1,82 @@
+// Elements and texts. Whatever a peer has chosen becomes text here and never markup.
+
+// Makes an element: attributes and listeners by name, then children; a string is a text.
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, '');
+    else if (value !== false && value !== undefined) element.setAttribute(key, String(value));
+  }
+  element.append(...children.filter(child => child !== undefined && child !== null).map(node));
+  return element;
+}
+
+function node(child) {
+  return child instanceof Node ? child : document.createTextNode(String(child));
+}
+
+// A name with its control characters spelt out: those of bidirectional text make one name look like another.
+export const plain = text => text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+  char => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+// A table with a caption that is read aloud; rows are arrays of texts or elements.
+export function table(label, columns, rows, kind) {
+  const head = columns.map(({ name, number }) =>
+    make('th', { scope: 'col', class: number ? 'number' : undefined }, name));
+  const body = rows.map(row => make('tr', {}, ...row.map((cell, index) =>
+    make('td', { class: columns[index].number ? 'number' : 'name' }, typeof cell === 'string' ? plain(cell) : cell))));
+  return make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
+    make('table', { 'aria-label': label, class: kind },
+      make('thead', {}, make('tr', {}, ...head)), make('tbody', {}, ...body)));
+}
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+export function bytes(count) {
+  let unit = 0;
+  let value = count ?? 0;
+  while (value >= 1024 && unit < UNITS.length - 1) { value /= 1024; unit += 1; }
+  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+export const number = value => (value ?? 0).toLocaleString('en');
+
+export const rate = value => `${value >= 100 ? number(Math.round(value)) : value.toFixed(1)}/s`;
+
+export function duration(seconds) {
+  const days = Math.floor(seconds / 86400);
+  const [hours, minutes] = [Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60];
+  if (days > 0) return `${days} d ${hours} h`;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  return minutes > 0 ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+}
+
+export const time = text => {
+  const date = new Date(text);
+  return Number.isNaN(date.getTime()) ? '' : date.toLocaleString();
+};
+
+// A line of numbers, the oldest first.
+export function plot(values) {
+  const SVG = 'http://www.w3.org/2000/svg';
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const span = high - low || 1;
+  const step = values.length > 1 ? 100 / (values.length - 1) : 0;
+  const y = value => (96 - ((value - low) / span) * 92).toFixed(2);
+  const points = values.map((value, index) => `${(index * step).toFixed(2)},${y(value)}`);
+  const svg = document.createElementNS(SVG, 'svg');
+  const draw = (name, attributes) => {
+    const element = document.createElementNS(SVG, name);
+    Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+    svg.append(element);
+  };
+  Object.entries({ viewBox: '0 0 100 100', preserveAspectRatio: 'none', class: 'plot', role: 'img',
+    'aria-label': `${values.length} values from ${low} to ${high}, the last is ${values.at(-1)}` })
+    .forEach(([key, value]) => svg.setAttribute(key, value));
+  [4, 50, 96].forEach(at => draw('line', { x1: 0, x2: 100, y1: at, y2: at }));
+  draw('path', { d: `M${points.join('L')}` });
+  const scale = make('p', { class: 'plot-scale' }, make('span', {}, `lowest ${low}`),
+    make('span', {}, `${values.length} values`), make('span', {}, `highest ${high}`));
+  return make('div', {}, svg, scale);
+}

@@ -1,0 +1,184 @@
+// All views but the topics. Each fills the main element and returns what it does with a new status, and at its end.
+
+import { get, post, publish, remove } from '/dashboard/api.js';
+import { bytes, duration, make, number, rate, table, time } from '/dashboard/elements.js';
+
+const PAGE = 100;
+
+const card = (name, text, note, kind) => make('div', { class: 'card' }, make('dt', {}, name),
+  make('dd', { class: kind }, text), note ? make('dd', { class: 'note' }, note) : undefined);
+
+const section = (title, ...children) => make('section', {}, make('h2', {}, title), ...children);
+
+export function overview(main) {
+  const cards = make('dl', { class: 'cards' });
+  const doors = make('div');
+  main.append(make('h1', {}, 'Overview'), cards, section('Doors', doors));
+  const status = (now, before) => {
+    if (!now) return;
+    const s = now.status;
+    const seconds = before ? (now.at - before.at) / 1000 : 0;
+    const per = (read, old) => (seconds > 0 ? rate(Math.max(0, read(now.status) - read(old)) / seconds) : '–');
+    const lost = s.store?.lost ? 'it was damaged and has lost something' : undefined;
+    const store = s.store ? [s.store.state, lost ?? `${bytes(s.store.disk_bytes)} on disk`]
+      : ['in memory', 'nothing survives a restart'];
+    const healthy = !s.store || (s.store.state === 'writable' && !lost);
+    const memory = s.memory.pressure ? 'publishers wait for slow subscribers'
+      : `at most ${bytes(s.memory.resident_bytes_max)}`;
+    const since = count => `${number(count)} since the start`;
+    const bad = holds => (holds ? 'bad' : undefined);
+    cards.replaceChildren(
+      card('State', s.ready ? 'ready' : 'not ready', `up ${duration(s.uptime_seconds)}`, s.ready ? 'good' : 'bad'),
+      card('Messages in', per(m => m.messages.published, before?.status), since(s.messages.published)),
+      card('Messages out', per(m => m.messages.sent, before?.status), since(s.messages.sent)),
+      card('Dropped', number(s.messages.dropped), `${number(s.messages.refused)} publications refused`,
+        bad(s.messages.dropped > 0)),
+      card('Memory', bytes(s.memory.resident_bytes), memory, bad(s.memory.pressure)),
+      card('Store', ...store, bad(!healthy)),
+      card('Retained', number(s.retained.count), bytes(s.retained.bytes)),
+      card('Subscriptions', number(s.subscriptions.count),
+        `${number(s.sessions)} MQTT sessions, ${number(s.sessions_away)} away`));
+    const columns = [{ name: 'Door' }, ...['Connections', 'Bytes in', 'Bytes out', 'Accepted', 'Turned away',
+      'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
+    const flow = (door, index, name) => (seconds > 0
+      ? `${bytes(Math.max(0, door[name] - before.status.doors[index][name]) / seconds)}/s` : bytes(door[name]));
+    const rows = s.doors.map((door, index) => [door.door.toUpperCase().replace('COAP', 'CoAP'),
+      number(door.connections), flow(door, index, 'read_bytes'), flow(door, index, 'written_bytes'),
+      number(door.accepted), number(door.rejected), number(door.unauthenticated), number(door.unauthorized),
+      number(door.misbehaved), number(door.timed_out)]);
+    doors.replaceChildren(table('Doors', columns, rows));
+    document.getElementById('version')?.remove();
+    main.append(make('p', { class: 'dim', id: 'version' },
+      `fogmux ${s.version}, realm ${s.realm}, started ${time(s.started)}`));
+  };
+  return { status };
+}
+
+export function clients(main) {
+  const list = make('div');
+  const said = make('p', { role: 'status', 'aria-live': 'polite', class: 'dim' }, 'Loading');
+  const cursors = [''];
+  const next = make('button', { type: 'button', class: 'plain', onclick: () => load(cursors.at(-1)) }, 'Next page');
+  const first = make('button', { type: 'button', class: 'plain', onclick: () => load('') }, 'First page');
+  main.append(make('h1', {}, 'Clients'), make('section', {},
+    make('p', { class: 'dim' },
+      'MQTT and XMPP connections and HTTP event streams, in the order in which they logged in.'),
+    make('div', { class: 'bar' }, first, next), said, list));
+
+  async function kick(client) {
+    if (!confirm(`Disconnect ${client.client || client.principal} at ${client.address}? It may connect again.`)) return;
+    try {
+      await remove(`clients/${client.id}`);
+      said.textContent = `Client ${client.id} was disconnected.`;
+      await load('', said.textContent);
+    } catch (error) { said.textContent = error.message; }
+  }
+
+  async function load(after, text) {
+    try {
+      const page = await get(`clients?limit=${PAGE}${after ? `&after=${encodeURIComponent(after)}` : ''}`);
+      next.disabled = page.next === undefined;
+      if (page.next !== undefined) cursors.push(page.next);
+      const columns = ['Client', 'User', 'Listener', 'Address', 'Since', 'Action'].map(name => ({ name }));
+      list.replaceChildren(table('Clients', columns, page.clients.map(client => [client.client ?? '–',
+        client.principal, client.listener ?? client.door, client.address, time(client.since),
+        make('button', { type: 'button', class: 'danger', 'aria-label': `Disconnect ${client.client ?? client.address}`,
+          onclick: () => kick(client) }, 'Disconnect')]), 'acts'));
+      said.textContent = text ?? `${page.clients.length} on this page`;
+    } catch (error) { said.textContent = error.message; }
+  }
+  load('');
+  return {};
+}
+
+export function listeners(main) {
+  const list = make('div');
+  main.append(make('h1', {}, 'Listeners'), make('section', {}, list));
+  get('listeners').then(page => {
+    const admits = entry => (entry.remote_anonymous ? 'everywhere' : entry.anonymous ? 'on this machine' : 'nowhere');
+    list.replaceChildren(table('Listeners', ['Listener', 'Address', 'Anonymous clients'].map(name => ({ name })),
+      page.listeners.map(entry => [entry.listener, entry.address, admits(entry)])));
+  }).catch(error => list.replaceChildren(make('p', { class: 'bad' }, error.message)));
+  return {};
+}
+
+const field = (label, name, attributes = {}) => make('label', {}, label,
+  make('input', { name, autocomplete: 'off', spellcheck: 'false', ...attributes }));
+
+const choice = (label, name, options) => make('label', {}, label,
+  make('select', { name }, ...options.map(option => make('option', { value: option }, option))));
+
+export function rules(main) {
+  const answer = make('div', { role: 'status', 'aria-live': 'polite' });
+  const ask = async event => {
+    event.preventDefault();
+    const given = Object.fromEntries(new FormData(event.target));
+    if (!given.client) delete given.client;
+    try {
+      const decision = await post('rules/test', given);
+      answer.replaceChildren(section('Decision',
+        make('p', { class: decision.allowed ? 'good' : 'bad', id: 'decision' }, decision.text),
+        decision.file ? make('p', { class: 'dim name' }, `${decision.file}, line ${decision.line}`) : undefined));
+    } catch (error) { answer.replaceChildren(section('Decision', make('p', { class: 'bad' }, error.message))); }
+  };
+  main.append(make('h1', {}, 'Rules'), make('section', {},
+    make('p', { class: 'dim' }, 'Asks the access rules, as fogmux acl test does. Nothing is published or read. ',
+      'Other identities are psk:IDENTITY and oscore:USER.'),
+    make('form', { onsubmit: ask },
+      field('User, or anonymous', 'identity', { required: true, value: 'anonymous' }),
+      choice('Action', 'action', ['read', 'write']), field('Topic, or a filter to read', 'topic', { required: true }),
+      choice('Door', 'door', ['mqtt', 'coap', 'http', 'xmpp']), field('Client identifier, if not the user', 'client'),
+      make('button', {}, 'Test'))), answer);
+  return {};
+}
+
+// Commands for each door of this gateway. A word of a shell is quoted, whatever the topic is.
+function commands(topic, ports) {
+  const host = location.hostname;
+  const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
+  const path = topic.split('/').map(encodeURIComponent).join('/');
+  const coap = quoted(`coap://${host}:${ports.coap}/ps/${path}`);
+  const http = `http://${host}:${ports.http}`;
+  const xmpp = quoted(`xmpp://${host}:${ports.xmpp}/${path}`);
+  const mqtt = `-h ${host} -p ${ports.mqtt}`;
+  const all = [
+    ['MQTT', ports.mqtt, [`mosquitto_sub ${mqtt} -v -t ${quoted(topic)}`,
+      `mosquitto_pub ${mqtt} -r -t ${quoted(topic)} -m 21.5`]],
+    ['CoAP', ports.coap, [`coap-client -s 60 ${coap}`, `coap-client -m put -e 21.5 ${coap}`]],
+    ['HTTP', ports.http, [`curl -N ${quoted(`${http}/subscribe?filter=${encodeURIComponent(topic)}`)}`,
+      `curl -X PUT -d 21.5 ${quoted(`${http}/topics/${path}`)}`]],
+    ['XMPP', ports.xmpp, [`fogmux sub ${xmpp}`, `fogmux pub -r ${xmpp} 21.5`]],
+  ];
+  return all.filter(([, port]) => port).map(([name, , lines]) => make('div', {}, make('h2', {}, name),
+    make('pre', { tabindex: '0', 'aria-label': `Commands for ${name}` }, lines.join('\n'))));
+}
+
+export function tryIt(main) {
+  const said = make('p', { role: 'status', 'aria-live': 'polite' });
+  const lines = make('section', { 'aria-label': 'Commands' });
+  const topic = field('Topic', 'topic', { required: true, value: 'room/temperature' });
+  let ports = {};
+  const draw = () =>
+    lines.replaceChildren(...commands(topic.querySelector('input').value || 'room/temperature', ports));
+  const send = async event => {
+    event.preventDefault();
+    const given = Object.fromEntries(new FormData(event.target));
+    try {
+      await publish(given.topic, given.payload, given.type, given.retain === 'on');
+      said.className = 'good';
+      said.textContent = given.retain === 'on' ? 'Published and retained.' : 'Published.';
+    } catch (error) { said.className = 'bad'; said.textContent = error.message; }
+  };
+  topic.addEventListener('input', draw);
+  main.append(make('h1', {}, 'Try it'), section('Publish a value',
+    make('form', { onsubmit: send }, topic, field('Payload', 'payload', { value: '21.5' }),
+      field('Content type, if any', 'type', { value: 'text/plain' }),
+      make('label', {}, 'Retain', make('select', { name: 'retain' },
+        make('option', { value: 'on' }, 'yes'), make('option', { value: 'off' }, 'no'))),
+      make('button', {}, 'Publish')), said), lines);
+  get('listeners').then(page => {
+    ports = Object.fromEntries(page.listeners.map(entry => [entry.listener, entry.port]));
+    draw();
+  }).catch(error => { said.textContent = error.message; });
+  return {};
+}

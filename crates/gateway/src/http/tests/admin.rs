@@ -1,0 +1,268 @@
+//! `/api/v1` and the page at `/`: who may, what pages hold, and what hostile names become.
+
+use std::{path::Path, sync::LazyLock};
+
+use fogmux_auth::{Acl, AnonymousPolicy, Users};
+
+use super::*;
+
+/// A client of another machine, over TLS.
+const REMOTE: ([u8; 4], u16) = ([192, 0, 2, 7], 9);
+const ASKED: [&str; 6] = [
+    "GET /api/v1/status",
+    "GET /api/v1/topics",
+    "GET /api/v1/listeners",
+    "GET /api/v1/clients",
+    "DELETE /api/v1/clients/1",
+    "POST /api/v1/rules/test",
+];
+
+fn basic(user: &str) -> String {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:secret"));
+    format!("authorization: Basic {text}")
+}
+
+fn rules(acl: Option<&str>) -> Rules {
+    static USERS: LazyLock<Users> = LazyLock::new(|| {
+        let mut users = Users::default();
+        for user in ["admin", "ordinary", "operator", "viewer"] {
+            users.set_password(user, b"secret").unwrap();
+        }
+        users
+    });
+    let acl = acl.map(|text| Acl::parse(Path::new("acl.toml"), text).unwrap());
+    Rules::new(USERS.clone(), acl, AnonymousPolicy::Loopback)
+}
+
+fn remote() -> Peer {
+    Peer { secure: true, ..Peer::plain(REMOTE.into(), true) }
+}
+
+fn local(anonymous: bool) -> Peer {
+    Peer { secure: true, ..Peer::plain(([127, 0, 0, 1], 9).into(), anonymous) }
+}
+
+async fn status(house: &House, peer: &Peer, request: &str, header: &str) -> u16 {
+    house.connect_as(peer.clone()).ask(&format!("{request}|{header}")).await.status()
+}
+
+#[test]
+fn without_rules_the_administrator_and_this_machine_may() {
+    run_under(HttpConfig::default(), rules(None), async |house| {
+        for request in ASKED {
+            let granted = if request.starts_with("GET") { 200 } else { 404 };
+            let granted = if request.starts_with("POST") { 415 } else { granted };
+            for (peer, header, expected) in [
+                (local(true), "x: y".to_owned(), granted),
+                (local(true), basic("ordinary"), granted),
+                (local(false), "x: y".to_owned(), 401),
+                (local(false), basic("ordinary"), 403),
+                (local(true).behind(None), "x: y".to_owned(), 401),
+                (local(false), basic("admin"), granted),
+                (remote(), "x: y".to_owned(), 401),
+                (remote(), basic("ordinary"), 403),
+                (remote(), basic("admin"), granted),
+            ] {
+                let came = status(&house, &peer, request, &header).await;
+                assert_eq!(came, expected, "{request} of {} with {header}", peer.address);
+            }
+        }
+        let refused = house.connect_as(remote()).ask("GET /api/v1/status").await;
+        assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+        assert!(refused.header("www-authenticate").unwrap().starts_with("Basic"), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_rule_grants_looking_or_changing_and_never_to_anonymous_clients_elsewhere() {
+    let acl = "[[allow]]\nuser = \"operator\"\nboth = \"$fogmux/admin\"\n[[allow]]\nuser = \"viewer\"\n\
+               read = [\"$fogmux/admin\", \"open/#\"]\n[[allow]]\nanonymous = true\nboth = [\"$fogmux/admin\", \"#\"]\n\
+               [[deny]]\nuser = \"admin\"\nboth = \"$fogmux/#\"\n[[allow]]\nuser = \"ordinary\"\nboth = [\"#\", \"$SYS/#\"]\n";
+    run_under(HttpConfig::default(), rules(Some(acl)), async |house| {
+        for (peer, header, read, write) in [
+            (remote(), basic("operator"), 200, 404),
+            (remote(), basic("viewer"), 200, 403),
+            (remote(), basic("ordinary"), 403, 403),
+            (remote(), basic("admin"), 403, 403),
+            (remote(), "x: y".to_owned(), 401, 401),
+            (local(true), "x: y".to_owned(), 200, 404),
+        ] {
+            assert_eq!(status(&house, &peer, "GET /api/v1/status", &header).await, read, "{header}");
+            assert_eq!(status(&house, &peer, "DELETE /api/v1/clients/1", &header).await, write, "{header}");
+        }
+        house.publish_retained("open/x", b"1");
+        house.publish_retained("secret/x", b"1");
+        let seen = house.connect_as(remote()).ask(&format!("GET /api/v1/topics|{}", basic("viewer"))).await;
+        assert!(seen.text().contains("open/x") && !seen.text().contains("secret/x"), "{seen:?}");
+    });
+}
+
+#[test]
+fn foreign_pages_change_nothing() {
+    run(HttpConfig::default(), async |house| {
+        for header in
+            ["origin: http://evil.example", "origin: null", "sec-fetch-site: cross-site", "sec-fetch-site: same-site"]
+        {
+            for request in ["DELETE /api/v1/clients/1", "POST /api/v1/rules/test|content-type: application/json"] {
+                assert_eq!(house.ask(&format!("{request}|{header}||{{}}")).await.status(), 403, "{request} {header}");
+            }
+        }
+        // What a form of another page could send without asking first.
+        for form in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+            let request = format!("POST /api/v1/rules/test|content-type: {form}||{{}}");
+            assert_eq!(house.ask(&request).await.status(), 415, "{form}");
+        }
+        let rebound = "GET /api/v1/status HTTP/1.1|host: evil.example";
+        let mut client = house.connect(true);
+        client.stream.write_all(format!("{}\r\n\r\n", rebound.replace('|', "\r\n")).as_bytes()).await.unwrap();
+        assert_eq!(client.receive(false).await.status(), 421);
+        for (request, expected) in [
+            ("POST /api/v1/status", 405),
+            ("GET /api/v1/rules/test", 405),
+            ("GET /api/v1/clients/1", 405),
+            ("GET /api/v1/", 404),
+            ("GET /api/v2/status", 404),
+            ("GET /api/v1/topics?limit=0", 400),
+            ("GET /api/v1/clients?after=x", 400),
+            ("POST /api/v1/rules/test|content-type: application/json||{\"identity\":1}", 400),
+        ] {
+            assert_eq!(house.ask(request).await.status(), expected, "{request}");
+        }
+    });
+}
+
+/// All topics, page by page.
+async fn pages(client: &mut Client, query: &str) -> Vec<String> {
+    let (mut topics, mut after) = (Vec::new(), String::new());
+    loop {
+        let answer = client.ask(&format!("GET /api/v1/topics?{query}{after}")).await;
+        assert_eq!(answer.status(), 200, "{answer:?}");
+        let page: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let entries = page["topics"].as_array().unwrap();
+        topics.extend(entries.iter().map(|entry| entry["topic"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { return topics };
+        after = next.bytes().fold(String::from("&after="), |text, byte| format!("{text}%{byte:02x}"));
+    }
+}
+
+#[test]
+fn pages_hold_each_topic_once_in_order_for_any_number() {
+    for count in [0, 1, 97, 10_000] {
+        run(HttpConfig::default(), async |house| {
+            for number in 0..count {
+                house.publish_retained(&format!("page/{number:05}"), b"1");
+            }
+            let expected: Vec<String> = (0..count).map(|number| format!("page/{number:05}")).collect();
+            let mut client = house.connect(true);
+            for query in ["limit=1000", "prefix=page/&limit=333", "prefix=pa"] {
+                assert_eq!(pages(&mut client, query).await, expected, "{count} by {query}");
+            }
+            assert!(pages(&mut client, "prefix=pagf").await.is_empty());
+        });
+    }
+}
+
+#[test]
+fn hostile_names_are_text_and_long_ones_do_not_end_the_list() {
+    run(HttpConfig::default(), async |house| {
+        let long = ["a".repeat(65_000), format!("{}b", "a".repeat(65_000))];
+        let names =
+            ["<img src=x onerror=alert(1)>", "\u{202e}gpj.exe", "\"\\/b", "__proto__", "\u{7f}\u{85}\u{1}", "z"];
+        for name in names.into_iter().chain(long.iter().map(String::as_str)) {
+            house.publish_retained(name, b"1");
+        }
+        let mut client = house.connect(true);
+        let whole = pages(&mut client, "limit=1000").await;
+        assert_eq!(whole.len(), names.len() + long.len());
+        let single = pages(&mut client, "limit=1").await;
+        for name in names {
+            assert!(whole.iter().chain(&single).filter(|topic| **topic == name).count() == 2, "{name}");
+        }
+        let answer = client.ask("GET /api/v1/topics").await;
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    });
+}
+
+#[test]
+fn the_rules_are_tested_as_on_the_command_line() {
+    let acl = "[[allow]]\nuser = \"viewer\"\nread = [\"open/#\"]\n";
+    run_under(HttpConfig::default(), rules(Some(acl)), async |house| {
+        for (identity, action, topic, allowed) in [
+            ("viewer", "read", "open/x", true),
+            ("viewer", "read", "open/#", true),
+            ("viewer", "write", "open/x", false),
+            ("viewer", "read", "other", false),
+            ("anonymous", "read", "open/x", false),
+            ("nobody", "read", "open/x", false),
+            ("psk:none", "read", "open/x", false),
+        ] {
+            let question = serde_json::json!({"identity": identity, "action": action, "topic": topic});
+            let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
+            let answer = house.ask(&request).await;
+            assert_eq!(answer.status(), 200, "{answer:?}");
+            let decision: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(decision["allowed"], allowed, "{question} {decision}");
+            assert_eq!(decision["line"].is_number(), allowed && topic != "open/#", "{decision}");
+        }
+        let filter = "POST /api/v1/rules/test|content-type: application/json||\
+                      {\"identity\":\"viewer\",\"action\":\"write\",\"topic\":\"a/#\"}";
+        assert_eq!(house.ask(filter).await.status(), 400);
+    });
+}
+
+#[test]
+fn a_reader_of_events_is_disconnected_and_does_not_resume() {
+    run(HttpConfig::default(), async |house| {
+        let mut reader = house.connect(true);
+        reader.send("GET /subscribe?filter=x").await;
+        reader.until(b"\r\n\r\n").await;
+        let listed = house.ask("GET /api/v1/clients").await;
+        let page: serde_json::Value = serde_json::from_slice(&listed.body).unwrap();
+        let id = page["clients"][0]["id"].as_u64().unwrap();
+        assert_eq!(page["clients"][0]["door"], "http");
+        assert_eq!(house.ask(&format!("DELETE /api/v1/clients/{id}")).await.status(), 204);
+        while reader.more().await {}
+        assert_eq!(house.ask("GET /api/v1/clients").await.text(), "{\"clients\":[]}");
+        assert_eq!(house.ctx.bus().subscriptions(), 0);
+        assert_eq!(house.ask(&format!("DELETE /api/v1/clients/{id}")).await.status(), 404);
+    });
+}
+
+#[test]
+fn the_page_is_for_browsers_and_loads_nothing_from_elsewhere() {
+    run(HttpConfig::default(), async |house| {
+        let plain = house.ask("GET /").await;
+        assert!(plain.header("content-type").unwrap().starts_with("text/plain"), "{plain:?}");
+        let page = house.ask("GET /|accept: text/html,*/*;q=0.8").await;
+        assert!(page.header("content-type").unwrap().starts_with("text/html"), "{page:?}");
+        assert_eq!((page.header("vary"), page.header("cache-control")), (Some("accept"), Some("no-cache")));
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        let head = house.ask("HEAD /|accept: text/html").await;
+        assert_eq!(head.header("content-length"), Some(&*page.body.len().to_string()));
+        // Everything that the page and its modules name is a file of the gateway.
+        let mut found = 0;
+        let mut files = vec!["/|accept: text/html".to_owned()];
+        let mut known = files.clone();
+        while let Some(file) = files.pop() {
+            let answer = house.ask(&format!("GET {file}")).await;
+            assert_eq!(answer.status(), 200, "{file}");
+            let tag = answer.header("etag").unwrap();
+            let file = if file.contains('|') { file } else { format!("{file}|x: y") };
+            assert_eq!(house.ask(&format!("GET {file}|if-none-match: {tag}")).await.status(), 304, "{file}");
+            let named = answer.text().split(['"', '\'']).filter(|word| word.starts_with("/dashboard/"));
+            for word in named.map(str::to_owned) {
+                if !known.contains(&word) {
+                    known.push(word.clone());
+                    files.push(word);
+                }
+            }
+            assert!(!answer.text().contains("innerHTML"), "{file}");
+            found += 1;
+        }
+        assert_eq!(found, 8);
+        assert_eq!(house.ask("GET /dashboard/../app.js").await.status(), 404);
+    });
+}

@@ -1,0 +1,244 @@
+//! The administration API below `/api/v1`: its resources, parameters and JSON documents.
+//!
+//! Lists are given in pages. A page ends with `next` if more may follow, and `after=NEXT` asks for it. Members without
+//! a value are left out; members may be added, so clients ignore those that they do not know.
+
+mod documents;
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+pub use documents::{
+    Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, RuleAnswer, Status, StoreStatus,
+    Table, TopicEntry, Topics,
+};
+
+use crate::percent;
+use crate::problem::{Kind, Problem};
+
+/// The media type of the documents, and of what is posted.
+pub const CONTENT_TYPE: &str = "application/json";
+/// Entries of a page if the request does not say.
+pub const LIMIT: usize = 100;
+/// Most entries of a page.
+pub const LIMIT_MAX: usize = 1000;
+/// Bytes of names after which a page ends before its limit.
+pub const PAGE_BYTES: usize = 256 << 10;
+/// The longest topic that a cursor holds whole, in bytes: it comes back in a request line.
+pub const CURSOR_BYTES_MAX: usize = 1024;
+/// Longest body of a request.
+pub const BYTES_MAX: usize = 128 << 10;
+
+/// A resource of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// `/api/v1/status`.
+    Status,
+    /// `/api/v1/topics`: the retained messages, without their payloads.
+    Topics,
+    /// `/api/v1/listeners`.
+    Listeners,
+    /// `/api/v1/clients`: connections and event streams.
+    Clients,
+    /// `/api/v1/clients/<id>`.
+    Client(u64),
+    /// `/api/v1/rules/test`: what the rules decide.
+    RuleTest,
+}
+
+impl Resource {
+    /// Parses the rest of a path behind `/api/v1/`.
+    #[must_use]
+    pub fn parse(rest: &str) -> Option<Self> {
+        match rest {
+            "status" => Some(Self::Status),
+            "topics" => Some(Self::Topics),
+            "listeners" => Some(Self::Listeners),
+            "clients" => Some(Self::Clients),
+            "rules/test" => Some(Self::RuleTest),
+            other => other.strip_prefix("clients/").and_then(number).map(Self::Client),
+        }
+    }
+
+    /// The value of `Allow`.
+    #[must_use]
+    pub const fn allow(self) -> &'static str {
+        match self {
+            Self::Status | Self::Topics | Self::Listeners | Self::Clients => "GET, HEAD, OPTIONS",
+            Self::Client(_) => "DELETE, OPTIONS",
+            Self::RuleTest => "POST, OPTIONS",
+        }
+    }
+
+    /// Whether a request of it changes something; what only tests a rule does not.
+    #[must_use]
+    pub const fn changes(self) -> bool {
+        matches!(self, Self::Client(_))
+    }
+}
+
+/// The parameters of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<'a> {
+    /// Where the previous page ended.
+    pub after: Option<Cow<'a, str>>,
+    /// How the topics begin.
+    pub prefix: Cow<'a, str>,
+    /// Most entries.
+    pub limit: usize,
+}
+
+impl<'a> Page<'a> {
+    /// Reads the part of a target after `?`. A parameter that nobody knows is left alone.
+    ///
+    /// # Errors
+    /// A value is out of its range, or a parameter is given twice.
+    pub fn parse(raw: Option<&'a str>) -> Result<Self, Problem<'static>> {
+        let invalid = |detail: &'static str| Problem::new(Kind::InvalidParameter).detail(detail);
+        let (mut after, mut prefix, mut limit) = (None, None, None);
+        for pair in raw.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let place = match name {
+                "after" => &mut after,
+                "prefix" => &mut prefix,
+                "limit" => &mut limit,
+                _ => continue,
+            };
+            let value = percent::decode(value).map_err(|_| invalid("the query is not percent-encoded UTF-8"))?;
+            if place.replace(value).is_some() {
+                return Err(invalid("`after`, `prefix` and `limit` are given once at most"));
+            }
+        }
+        let limit = match limit.as_deref().map(number) {
+            None => LIMIT,
+            Some(Some(limit @ 1..=1000)) => usize::try_from(limit).unwrap_or(LIMIT_MAX),
+            Some(_) => return Err(invalid("`limit` takes 1 to 1000")),
+        };
+        Ok(Self { after, prefix: prefix.unwrap_or_default(), limit })
+    }
+
+    /// The cursor of a list of numbers.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn after_number(&self) -> Result<u64, Problem<'static>> {
+        match self.after.as_deref() {
+            None => Ok(0),
+            Some(text) => number(text)
+                .ok_or_else(|| Problem::new(Kind::InvalidParameter).detail("`after` takes `next` of the page before")),
+        }
+    }
+}
+
+/// The cursor of a page of topics that ends with `last`. A long name is cut: the next page begins behind all topics
+/// that begin like it, because a cursor has to fit into a request line.
+#[must_use]
+pub fn cursor(last: &str) -> String {
+    if last.len() <= CURSOR_BYTES_MAX {
+        return last.to_owned();
+    }
+    let end = last.floor_char_boundary(CURSOR_BYTES_MAX);
+    let mut cursor = last.get(..end).unwrap_or_default().to_owned();
+    cursor.push(char::MAX);
+    cursor
+}
+
+/// What `POST /api/v1/rules/test` takes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RuleQuestion {
+    /// A user, `anonymous`, `user:NAME`, `psk:IDENTITY` or `oscore:USER`.
+    pub identity: String,
+    /// The action.
+    pub action: Action,
+    /// A topic, or a filter to read.
+    pub topic: String,
+    /// The door: MQTT if it is not said.
+    pub door: Option<Door>,
+    /// The client identifier: the user's name if it is not said.
+    pub client: Option<String>,
+}
+
+/// An action that rules speak of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Read, or subscribe.
+    Read,
+    /// Publish.
+    Write,
+}
+
+/// A door that rules speak of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// MQTT.
+    Mqtt,
+    /// CoAP.
+    Coap,
+    /// HTTP.
+    Http,
+    /// XMPP.
+    Xmpp,
+}
+
+impl RuleQuestion {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no JSON, or has other members.
+    pub fn parse(body: &[u8]) -> Result<Self, Problem<'static>> {
+        // The message of the parser names members, never values of ours.
+        serde_json::from_slice(body).map_err(|error| Problem::new(Kind::InvalidBody).detail(error.to_string()))
+    }
+}
+
+/// A number in its only spelling.
+fn number(text: &str) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_page_has_bounds() {
+        assert_eq!(Page::parse(None).unwrap().limit, LIMIT);
+        let page = Page::parse(Some("limit=7&prefix=a%2Fb&x=1&after=a/b%26c")).unwrap();
+        assert_eq!((page.limit, &*page.prefix, page.after.as_deref()), (7, "a/b", Some("a/b&c")));
+        for wrong in ["limit=0", "limit=1001", "limit=-1", "limit=07", "limit=a", "limit=1&limit=2", "after=%ff"] {
+            assert_eq!(Page::parse(Some(wrong)).unwrap_err().kind, Kind::InvalidParameter, "{wrong}");
+        }
+        assert!(Page::parse(Some("after=x")).unwrap().after_number().is_err());
+    }
+
+    #[test]
+    fn a_resource_has_one_path() {
+        assert_eq!(Resource::parse("clients/17"), Some(Resource::Client(17)));
+        for wrong in ["", "clients/", "clients/017", "clients/+1", "clients/1/", "status/", "Status"] {
+            assert_eq!(Resource::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_cursor_is_short_and_not_before_its_topic(topic in "\\PC{0,3000}") {
+            let cursor = cursor(&topic);
+            prop_assert!(cursor.len() <= CURSOR_BYTES_MAX + 4);
+            prop_assert!(cursor.as_str() >= topic.as_str());
+        }
+
+        #[test]
+        fn any_query_and_body_is_answered(text in ".*") {
+            let _ = Page::parse(Some(&text));
+            let _ = RuleQuestion::parse(text.as_bytes());
+            let _ = Resource::parse(&text);
+        }
+    }
+}

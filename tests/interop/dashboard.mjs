@@ -1,0 +1,159 @@
+// The dashboard in Chromium, over HTTP and HTTPS: each view, on a phone and a desktop, in light and dark mode.
+//
+//   node dashboard.mjs OUTPUT AXE
+//
+// Reads the bases of a gateway as a JSON array. Prints `open` when the topics of a page are followed, so that the
+// other side publishes to `from/device`, and at the end a JSON array of faults. Disconnects the MQTT client `victim`.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { Browser } from '../bench/chromium.mjs';
+
+const VIEWS = ['overview', 'topics', 'clients', 'listeners', 'rules', 'try'];
+const SCREENS = [
+  { name: 'desk', width: 1280, height: 900, scale: 1, mobile: false },
+  { name: 'phone', width: 390, height: 844, scale: 2, mobile: true },
+];
+
+// Waits in the page until an expression holds; what it was is returned.
+const until = expression => `new Promise((done, fail) => {
+  const end = performance.now() + 15000;
+  const look = () => {
+    const found = ${expression};
+    if (found) return done(found);
+    if (performance.now() > end) return fail(new Error('it stays at: ' + document.body.innerText.slice(0, 300)));
+    setTimeout(look, 20);
+  };
+  look();
+})`;
+
+async function open(browser, page) {
+  const { targetId } = await browser.call('Target.createTarget', { url: 'about:blank' });
+  const { sessionId } = await browser.call('Target.attachToTarget', { targetId, flatten: true });
+  const call = (method, params, patience) => browser.call(method, params, sessionId, patience);
+  for (const domain of ['Page', 'Runtime', 'Log', 'Network']) await call(`${domain}.enable`);
+  await call('Security.setIgnoreCertificateErrors', { ignore: true });
+  const run = async expression => {
+    const question = { expression, awaitPromise: true, returnByValue: true };
+    const { result, exceptionDetails } = await call('Runtime.evaluate', question, 60_000);
+    if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
+    return result.value;
+  };
+  await call('Page.navigate', { url: page });
+  await browser.event(sessionId, 'Page.loadEventFired');
+  return { call, run, sessionId };
+}
+
+const go = async (page, view, ready) => {
+  await page.run(`location.hash = '#${view}'`);
+  await page.run(until(ready));
+};
+
+const READY = {
+  overview: `document.querySelectorAll('#main tbody tr').length === 4`,
+  topics: `document.querySelector('#tree li')`,
+  clients: `document.querySelector('#main table')`,
+  listeners: `document.querySelectorAll('#main tbody tr').length > 3`,
+  rules: `document.querySelector('#main form')`,
+  try: `document.querySelector('#main pre')`,
+};
+
+// What is used as a person would.
+async function used(page, base, lines) {
+  await go(page, 'topics', READY.topics);
+  console.log('open');
+  await lines.next();
+  const leaf = `[...document.querySelectorAll('#tree .leaf')].find(leaf => leaf.title === 'from/device')`;
+  const branch = `[...document.querySelectorAll('#tree summary')].find(summary => summary.textContent === 'from/')`;
+  await page.run(until(branch));
+  await page.run(`if (!${branch}.parentElement.open) ${branch}.click()`);
+  await page.run(until(leaf));
+  await page.run(`${leaf}.click()`);
+  await page.run(until(`document.querySelector('#main pre')?.textContent === '{"celsius":21.5}'`));
+  await page.run(`fetch('/topics/from/number', { method: 'PUT', body: '20' }).then(() => true)`);
+  const hostile = await page.run(`document.querySelectorAll('#main img').length`);
+  const spelt = await page.run(`document.querySelector('#tree').textContent.includes('\\\\u202egnp.exe')`);
+  await go(page, 'rules', READY.rules);
+  await page.run(`document.querySelector('[name=topic]').value = '$SYS/x';
+    document.querySelector('[name=action]').value = 'write';
+    document.querySelector('#main form').requestSubmit()`);
+  const decision = await page.run(until(`document.querySelector('#decision')?.textContent`));
+  await go(page, 'clients', READY.clients);
+  const faults = [hostile > 0 && 'a topic became an image', !spelt && 'a name is shown from right to left',
+    !decision.startsWith('refused') && `the rules say ${decision}`];
+  if (base.startsWith('http:')) {
+    const button = `document.querySelector('[aria-label="Disconnect victim"]')`;
+    await page.run(until(button));
+    await page.run(`window.confirm = () => true; ${button}.click()`);
+    await page.run(until(`!${button}`));
+  }
+  return faults;
+}
+
+// Chooses a topic whose values are numbers, so that there is a plot.
+async function plotted(page) {
+  const leaf = `[...document.querySelectorAll('#tree .leaf')].find(leaf => leaf.title === 'from/number')`;
+  await page.run(until(leaf));
+  await page.run(`${leaf}.click()`);
+  await page.run(`(async () => {
+    for (let n = 0; n < 30; n++) {
+      const body = (20 + 3 * Math.sin(n / 4)).toFixed(2);
+      await fetch('/topics/from/number', { method: 'PUT', body });
+    }
+  })()`);
+  await page.run(until(`document.querySelector('#main svg.plot')`));
+  await page.run(until(`document.querySelector('#main pre').textContent === '22.47'`));
+}
+
+async function looked(page, base, output, axe) {
+  const faults = [];
+  for (const screen of SCREENS) {
+    await page.call('Emulation.setDeviceMetricsOverride',
+      { width: screen.width, height: screen.height, deviceScaleFactor: screen.scale, mobile: screen.mobile });
+    for (const scheme of ['light', 'dark']) {
+      await page.call('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
+      for (const view of VIEWS) {
+        await go(page, view, READY[view]);
+        if (view === 'topics') await plotted(page);
+        const [scrolls, width] = await page.run('[document.documentElement.scrollWidth, innerWidth]');
+        if (scrolls > width) faults.push(`${view} on a ${screen.name} is ${scrolls} px wide`);
+        await page.run(`if (!window.axe) { ${axe} }`);
+        const found = await page.run(`axe.run().then(({ violations }) =>
+          violations.map(one => one.id + ': ' + one.nodes.map(node => node.html.slice(0, 120)).join(' | ')))`);
+        faults.push(...found.map(fault => `axe on ${view}, ${screen.name}, ${scheme}: ${fault}`));
+        const shot = await page.call('Page.captureScreenshot', { format: 'png' });
+        writeFileSync(join(output, `dashboard-${screen.name}-${scheme}-${view}.png`), Buffer.from(shot.data, 'base64'));
+      }
+    }
+  }
+  return faults;
+}
+
+const [output, axeFile] = process.argv.slice(2);
+mkdirSync(output, { recursive: true });
+const axe = readFileSync(axeFile, 'utf8');
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const bases = JSON.parse((await lines.next()).value);
+const browser = new Browser();
+const faults = [];
+try {
+  for (const base of bases) {
+    const page = await open(browser, `${base}/`);
+    await page.run(until(READY.overview));
+    faults.push(...await used(page, base, lines));
+    if (base === bases.at(-1)) faults.push(...await looked(page, base, output, axe));
+    const events = browser.events.filter(event => event.sessionId === page.sessionId);
+    const said = events.filter(event =>
+      ['Runtime.exceptionThrown', 'Runtime.consoleAPICalled', 'Log.entryAdded'].includes(event.method));
+    const asked = events.filter(event => event.method === 'Network.requestWillBeSent')
+      .map(event => event.params.request.url);
+    faults.push(...said.map(event => `the console says ${JSON.stringify(event.params).slice(0, 500)}`),
+      ...asked.filter(url => !url.startsWith(`${base}/`) && !url.startsWith('data:')).map(url => `it asks ${url}`));
+  }
+} catch (error) {
+  faults.push(String(error));
+} finally {
+  await browser.close();
+  process.stdin.destroy();
+}
+console.log(JSON.stringify(faults.filter(Boolean)));

@@ -1,0 +1,113 @@
+"""The administration API and the page at `/`: curl for the one, Chromium for the other."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from client import run
+from clients_coap import Aiocoap
+from gateway import Gateway
+from scenarios import expect, require, scenario, until
+
+HERE = Path(__file__).parent
+CLIENTS = Path(os.environ.get("FOGMUX_CLIENTS", HERE.parents[1] / "target" / "clients"))
+PICTURES = Path(os.environ.get("FOGMUX_PICTURES", HERE.parents[1] / "target" / "dashboard"))
+HOSTILE = ["<img src=x onerror=alert(1)>", "__proto__/constructor", "\u202egnp.exe", "a\u0007b", "//", "x" * 8000]
+
+
+async def curl(base, path, *arguments):
+    code, out, _ = await run("curl", "-sk", "-m", "20", "-w", "\n%{http_code}", *arguments, base + path)
+    expect("curl", code, 0)
+    body, _, status = out.decode().rpartition("\n")
+    return int(status), body
+
+
+async def listed(base, name):
+    """The numbers of the clients with this identifier."""
+    _, body = await curl(base, "/api/v1/clients?limit=1000")
+    return [client["id"] for client in json.loads(body)["clients"] if client.get("client") == name]
+
+
+async def subscribed(gateway, name):
+    """mosquitto_sub, once the gateway lists it."""
+    host, port = gateway.addresses["mqtt"]
+    process = await asyncio.create_subprocess_exec(
+        "mosquitto_sub", "-V", "5", "-h", host, "-p", str(port), "-i", name, "-t", "nothing", "-d",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    await until("the client", lambda: listed(gateway.http_base(secure=False), name))
+    return process
+
+
+async def told(process):
+    said, _ = await asyncio.wait_for(process.communicate(), 30)
+    require("mosquitto_sub is told", b"DISCONNECT (152)" in said, said)
+
+
+@scenario
+async def curl_pages_through_topics_and_disconnects_a_client(binary):
+    async with Gateway(binary) as gateway:
+        base = gateway.http_base(secure=False)
+        coap = Aiocoap(gateway)
+        await coap.open()
+        for number in range(97):
+            await coap.publish(f"page/{number:03}", b"1", "text/plain")
+        await coap.close()
+        seen, after = [], None
+        while True:
+            query = f"/api/v1/topics?prefix=page/&limit=10{f'&after={after}' if after else ''}"
+            status, body = await curl(base, query)
+            expect("a page", status, 200)
+            page = json.loads(body)
+            require("its size", len(page["topics"]) <= 10)
+            seen += [entry["topic"] for entry in page["topics"]]
+            expect("the door", {entry["door"] for entry in page["topics"]} - {"coap"}, set())
+            after = page.get("next")
+            if after is None:
+                break
+        expect("the topics", seen, [f"page/{number:03}" for number in range(97)])
+        victim = await subscribed(gateway, "victim")
+        number, = await listed(base, "victim")
+        status, _ = await curl(base, f"/api/v1/clients/{number}", "-X", "DELETE", "-H", "Origin: http://evil.example")
+        expect("of another origin", status, 403)
+        status, _ = await curl(base, f"/api/v1/clients/{number}", "-X", "DELETE")
+        expect("the end", status, 204)
+        await told(victim)
+        gone = await until("it is gone", lambda: absent(base, "victim"))
+        require("it is gone", gone)
+
+
+async def absent(base, name):
+    return not await listed(base, name)
+
+
+@scenario
+async def the_dashboard_works_in_chromium(binary):
+    axe = CLIENTS / "npm/node_modules/axe-core/axe.min.js"
+    async with Gateway(binary) as gateway:
+        bases = [gateway.http_base(secure=secure) for secure in (False, True)]
+        for topic in HOSTILE:
+            message = json.dumps({"topic": topic, "payload": "<b>x</b>", "retain": True})
+            await run("curl", "-s", "-H", "content-type: application/json", "-d", message, bases[0] + "/publish")
+        for name, value in [("room/temperature", "21.5"), ("room/humidity", "48"), ("plant/line-1/state", "running")]:
+            await run("curl", "-s", "-X", "PUT", "-H", "content-type: text/plain", "-d", value, f"{bases[0]}/topics/{name}")
+        victim = await subscribed(gateway, "victim")
+        others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3")]
+        page = await asyncio.create_subprocess_exec(
+            "node", str(HERE / "dashboard.mjs"), str(PICTURES), str(axe),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+        coap = Aiocoap(gateway)
+        await coap.open()
+        try:
+            page.stdin.write((json.dumps(bases) + "\n").encode())
+            while (line := (await asyncio.wait_for(page.stdout.readline(), 240)).decode().strip()) == "open":
+                await coap.publish("from/device", b'{"celsius":21.5}', "application/json")
+                page.stdin.write(b"published\n")
+            expect("the faults of the page", json.loads(line or '["it ended"]'), [])
+            await told(victim)
+        finally:
+            for process in (page, victim, *others):
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+            await coap.close()
