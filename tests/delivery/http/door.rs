@@ -253,7 +253,8 @@ fn check_families(body: &str, openmetrics: bool) -> Result<()> {
         let counter = body.lines().any(|line| line == format!("# TYPE {family} counter"));
         ensure!(counter == name.ends_with("_total"), "{name}");
         let unit = described("UNIT", family);
-        ensure!(unit == (openmetrics && family.ends_with("_bytes")), "the unit of {family}");
+        let has_unit = ["_bytes", "_seconds"].iter().any(|unit| family.ends_with(unit));
+        ensure!(unit == (openmetrics && has_unit), "the unit of {family}");
     }
     Ok(())
 }
