@@ -54,6 +54,8 @@ const ROWS: &[Row] = &[
     verification::WAIT,
     operation::DRAIN,
     operation::LOG,
+    operation::LOG_FORMAT,
+    operation::REPEATED,
     operation::REFUSED,
     operation::REFUSED_ACTIONS,
 ];

@@ -1,4 +1,4 @@
-//! What the rules decide about an action, in words: for `fogmux acl test` and the API.
+//! The decision of the rules about an action, in words: for `fogmux acl test` and the API.
 
 use std::sync::Arc;
 

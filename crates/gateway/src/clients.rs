@@ -42,7 +42,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What a door says of a connection.
+/// The description that a door gives of a connection.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) door: Door,

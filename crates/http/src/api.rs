@@ -144,7 +144,7 @@ pub fn cursor(last: &str) -> String {
     cursor
 }
 
-/// What `POST /api/v1/rules/test` takes.
+/// The body of `POST /api/v1/rules/test`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleQuestion {

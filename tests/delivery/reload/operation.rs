@@ -2,7 +2,8 @@
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::mqtt::{self, Connection, V5};
@@ -18,6 +19,10 @@ const LINE: &str = "login refused";
 pub(super) const DRAIN: Row =
     Row { keys: &["workers.drain"], case: Case { name: "reload: workers.drain", run: drain } };
 pub(super) const LOG: Row = Row { keys: &["log.filter"], case: Case { name: "reload: log.filter", run: log } };
+pub(super) const LOG_FORMAT: Row =
+    Row { keys: &["log.format"], case: Case { name: "reload: log.format", run: log_format } };
+pub(super) const REPEATED: Row =
+    Row { keys: &["log.repeated_lines"], case: Case { name: "reload: log.repeated_lines", run: repeated } };
 pub(super) const REFUSED: Row = Row {
     keys: &["log.refused_logins_per_minute", "log.refused_logins_per_address"],
     case: Case { name: "reload: log.refused_logins_*", run: refused },
@@ -60,6 +65,46 @@ fn log() -> Result<String> {
     ensure!(!quiet.contains(" INFO "), "a filter of errors lets through {quiet}");
     subject.set("log.filter", "\"info\"")?;
     ensure!(subject.gateway.whole_log().contains(" INFO "), "a filter of info lets no info through");
+    Ok(String::new())
+}
+
+fn log_format() -> Result<String> {
+    let mut subject = Subject::start(&[("log.format", "\"text\"")], &[])?;
+    let is_json = |subject: &Subject| subject.gateway.whole_log().lines().any(|line| line.starts_with('{'));
+    ensure!(!is_json(&subject), "text has lines of JSON");
+    subject.set("log.format", "\"json\"")?;
+    subject.gateway.signal(Signal::HUP)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !is_json(&subject) {
+        ensure!(Instant::now() < deadline, "no line is JSON: {}", subject.gateway.whole_log());
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(String::new())
+}
+
+/// A line that comes whenever the gateway was stopped for a while.
+fn repeated() -> Result<String> {
+    const LINE: &str = "did not run for a while";
+    let mut subject = Subject::start(&[("log.repeated_lines", "1")], &[])?;
+    let stop = |subject: &Subject| -> Result<()> {
+        subject.gateway.signal(Signal::STOP)?;
+        thread::sleep(Duration::from_secs(2));
+        subject.gateway.signal(Signal::CONT)?;
+        // Somebody who has a worker look at the clock.
+        Connection::open(subject.gateway.address("mqtt")?, V5, "waker").map(drop)
+    };
+    stop(&subject)?;
+    subject.gateway.wait_log(LINE, PATIENCE)?;
+    stop(&subject)?;
+    let log = subject.gateway.whole_log();
+    ensure!(log.matches(LINE).count() == 1, "more than one line: {log}");
+    subject.set("log.repeated_lines", "1000")?;
+    // It counts from the next ten seconds on. With the old bound there would be two lines in twelve seconds at most.
+    for _ in 0..6 {
+        stop(&subject)?;
+    }
+    let log = subject.gateway.whole_log();
+    ensure!(log.matches(LINE).count() > 2, "the bound is the old one: {log}");
     Ok(String::new())
 }
 

@@ -32,7 +32,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-/// What a client that asks for no page is told.
+/// The text for a client that asks for no page.
 const INDEX: &str = "fogmux
 
 /topics/<topic>          GET the latest message, PUT to keep one, POST to publish one, DELETE to clear

@@ -41,7 +41,7 @@ const ADMIN: &str = "admin";
 pub(super) fn check_admin(conn: &Conn, identity: &Identity, action: Action) -> Result<(), Problem<'static>> {
     let (who, local) = (identity.principal(), conn.peer.is_loopback());
     let decision = identity.gate.access().decide(action, ADMIN_TOPIC);
-    // What is allowed because there is no access file is allowed to everybody, which is not meant here.
+    // Without an access file everybody may do everything, which is not meant here.
     let ruled = decision.rule.as_ref().is_some_and(|rule| rule.line() > 0);
     let allowed = match (ruled, who.anonymous) {
         (true, anonymous) => decision.allowed && (local || !anonymous),

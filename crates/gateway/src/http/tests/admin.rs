@@ -108,7 +108,7 @@ fn foreign_pages_change_nothing() {
                 assert_eq!(house.ask(&format!("{request}|{header}||{{}}")).await.status(), 403, "{request} {header}");
             }
         }
-        // What a form of another page could send without asking first.
+        // The types that a form of another page can send without asking first.
         for form in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
             let request = format!("POST /api/v1/rules/test|content-type: {form}||{{}}");
             assert_eq!(house.ask(&request).await.status(), 415, "{form}");
