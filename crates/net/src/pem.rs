@@ -43,7 +43,7 @@ impl Wanted {
 }
 
 /// Returns the certificates of a file, at least one. Whether they can be used is for the TLS stack to say, whose
-/// reason [`why_unusable`] puts into words.
+/// reason `why_unusable` puts into words.
 ///
 /// # Errors
 /// [`TlsError::File`].
