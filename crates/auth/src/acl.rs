@@ -187,6 +187,12 @@ impl Acl {
         Self { rules, ..acl }
     }
 
+    /// Whether no rule allows anything, so that nobody may read or write.
+    #[must_use]
+    pub fn allows_nothing(&self) -> bool {
+        self.rules.iter().all(|rule| rule.effect == Effect::Deny)
+    }
+
     /// Remarks on a valid file: names that are compared in another form than they are written in.
     #[must_use]
     pub fn notes(&self) -> &[Problem] {

@@ -25,11 +25,10 @@ use std::path::{Path, PathBuf};
 
 use fogmux_store::{CopyError, OpenError, StoreFile};
 
-use crate::check;
 use crate::cli::Backup;
-use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::installed::{self, Found};
 use crate::output::say;
 use manifest::Manifest;
 use sums::Summed;
@@ -39,8 +38,8 @@ const SUMS: &str = "SHA256SUMS";
 
 /// Writes a backup.
 pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
-    let config = check::read(arguments.config.as_deref(), &[])?;
-    let directory = data::directory(arguments.data.directory.as_deref())?;
+    let gateway = installed::find(&arguments.files)?;
+    let directory = gateway.directory()?;
     if !directory.is_dir() {
         let text = format!("{}: there is no data directory; name it with --data DIR", directory.display());
         return Err(Failure::new(Status::Unavailable, text));
@@ -50,7 +49,7 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
         .map_err(|error| Failure::io(arguments.file.display(), &error))?;
     let made = if arguments.file.as_os_str() == "-" {
         let mut out = BufWriter::new(io::stdout().lock());
-        let made = write(&config, arguments, &directory, &mut out)?;
+        let made = write(&gateway, arguments, &directory, &mut out)?;
         out.flush().map_err(|error| Failure::io("standard output", &error))?;
         made
     } else if inside {
@@ -58,7 +57,7 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
         return Err(Failure::new(Status::Usage, text));
     } else {
         let target = Target::create(&arguments.file)?;
-        let made = write(&config, arguments, &directory, &mut BufWriter::new(&target.file))?;
+        let made = write(&gateway, arguments, &directory, &mut BufWriter::new(&target.file))?;
         target.put_in_place()?;
         made
     };
@@ -74,11 +73,11 @@ struct Made {
     skipped: Vec<PathBuf>,
 }
 
-fn write(config: &Config, arguments: &Backup, directory: &Path, out: &mut dyn Write) -> Result<Made, Failure> {
+fn write(gateway: &Found, arguments: &Backup, directory: &Path, out: &mut dyn Write) -> Result<Made, Failure> {
+    let config = &gateway.config;
     let failed = |error: io::Error| Failure::io(arguments.file.display(), &error);
-    let members = members::find(config, arguments.config.as_deref(), directory)?;
+    let members = members::find(config, gateway.located.config.as_deref(), directory)?;
     let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
-    // Asked for before anything is read, so that what is acknowledged by now is in the store's part.
     let source = Source::open(directory, &store)?;
     let running = matches!(source, Source::Running(_));
     let mut archive = Summed::new(out);

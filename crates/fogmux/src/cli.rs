@@ -143,11 +143,8 @@ pub(crate) struct Check {
 /// Examines configuration, data and machine.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Configuration file of the gateway [default: built-in defaults]
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
     /// Exit with 69 for warnings as well
     #[arg(long)]
     pub(crate) strict: bool,
@@ -161,11 +158,8 @@ pub(crate) struct Doctor {
 pub(crate) struct Backup {
     /// File to create; `-`: standard output
     pub(crate) file: PathBuf,
-    /// Configuration file of the gateway, which becomes part of the backup
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) data: Data,
+    pub(crate) files: Files,
     /// Print the summary as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -176,8 +170,9 @@ pub(crate) struct Backup {
 pub(crate) struct Restore {
     /// The backup; `-`: standard input
     pub(crate) file: PathBuf,
-    #[command(flatten)]
-    pub(crate) data: Data,
+    /// Data directory to create [default: the installed service's, else your own as of serve]
+    #[arg(long = "data", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
     /// Directory to create for the configuration and the files that it names outside the data directory
     #[arg(long, value_name = "DIR")]
     pub(crate) config_to: Option<PathBuf>,

@@ -22,6 +22,8 @@ use crate::cli::Doctor;
 use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::installed;
+use crate::modes::quoted;
 use crate::output::say;
 use finding::{Level, Report};
 use machine::{Machine, Process};
@@ -50,9 +52,9 @@ impl Subject<'_> {
     fn arguments(&self) -> String {
         let mut text = String::new();
         if let Some(file) = self.config_file {
-            text += &format!(" --config {}", file.display());
+            text += &format!(" --config {}", quoted(file));
         }
-        text + &format!(" --data {}", self.directory.display())
+        text + &format!(" --data {}", quoted(&self.directory))
     }
 }
 
@@ -60,9 +62,10 @@ impl Subject<'_> {
 /// problem or, with `--strict`, a warning.
 pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
     let machine = Machine::here();
-    let directory = data::directory(arguments.data.directory.as_deref())?;
+    let gateway = installed::locate(&arguments.files)?;
+    let directory = gateway.directory()?;
     let mut report = Report::default();
-    let file = arguments.config.as_deref();
+    let file = gateway.config.as_deref();
     let config = configuration::examine(file, &directory, &mut report);
     let valid = config.is_some();
     // Without a valid configuration the machine and the data directory are examined as with the defaults.
@@ -104,25 +107,12 @@ fn examine(
     pi::examine(&subject, report);
 }
 
-/// Quotes a path for a shell, where it needs that.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
 
     use super::*;
     use crate::cli::Cli;
-
-    #[test]
-    fn paths_are_quoted_for_shells() {
-        assert_eq!(quoted(Path::new("/a/b-1.toml")), "/a/b-1.toml");
-        assert_eq!(quoted(Path::new("/a b/c'd")), "'/a b/c'\\''d'");
-    }
 
     /// A command that does not exist mends nothing.
     #[test]

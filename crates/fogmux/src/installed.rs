@@ -29,6 +29,14 @@ const UNITS: [&str; 3] =
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) config: Config,
+    pub(crate) located: Located,
+}
+
+/// The files of a gateway, of which none was read.
+#[derive(Debug)]
+pub(crate) struct Located {
+    /// The configuration file; `None` for the built-in defaults.
+    pub(crate) config: Option<PathBuf>,
     place: Place,
 }
 
@@ -42,6 +50,12 @@ enum Place {
 
 /// Finds the gateway that the arguments mean, and reads its configuration.
 pub(crate) fn find(files: &Files) -> Result<Found, Failure> {
+    let located = locate(files)?;
+    Ok(Found { config: read(located.config.as_deref(), &[])?, located })
+}
+
+/// Finds the gateway that the arguments mean.
+pub(crate) fn locate(files: &Files) -> Result<Located, Failure> {
     let system = System { root: &files.root };
     let named = files.directory.clone();
     let service = system.service();
@@ -58,7 +72,7 @@ pub(crate) fn find(files: &Files) -> Result<Found, Failure> {
         // A container has the image's configuration, and STATE_DIRECTORY.
         let own =
             files.config.clone().or_else(|| named.is_none().then(|| system.config()).filter(|file| file.exists()));
-        return Ok(Found { config: read(own.as_deref(), &[])?, place: Place::Named(named) });
+        return Ok(Located { config: own, place: Place::Named(named) });
     }
     if let (None, None, Some(why)) = (&named, &files.config, &service)
         && let Ok(own) = data::default_directory()
@@ -76,17 +90,27 @@ pub(crate) fn find(files: &Files) -> Result<Found, Failure> {
     }
     let file = files.config.clone().unwrap_or_else(|| system.config());
     let there = file.try_exists().map_err(|error| Failure::io(file.display(), &error))?;
-    let config = read((there || files.config.is_some()).then_some(&*file), &[])?;
-    Ok(Found { config, place: Place::Service(system.state()) })
+    let config = (there || files.config.is_some()).then_some(file);
+    Ok(Located { config, place: Place::Service(system.state()) })
+}
+
+impl Located {
+    /// Returns the data directory, whether or not it exists and this process may use it.
+    pub(crate) fn directory(&self) -> Result<PathBuf, Failure> {
+        match &self.place {
+            Place::Named(named) => data::directory(named.as_deref()),
+            Place::Service(state) => Ok(state.clone()),
+        }
+    }
 }
 
 impl Found {
     /// Returns the data directory. Whoever may not enter the service's, or write there, is told what to do.
     pub(crate) fn directory(&self) -> Result<PathBuf, Failure> {
-        match &self.place {
-            Place::Named(named) => data::directory(named.as_deref()),
-            Place::Service(state) => usable(state).map(|()| state.clone()),
+        if let Place::Service(state) = &self.located.place {
+            usable(state)?;
         }
+        self.located.directory()
     }
 
     /// Returns the data directory, and creates it unless it is the service's, which the service manager creates.

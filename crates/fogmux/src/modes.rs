@@ -87,9 +87,11 @@ fn walk(path: &Path, counts: &dyn Fn(&Path) -> bool, left: &mut usize, found: &m
     }
 }
 
-/// Quotes a path for a shell.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
+/// Quotes a path for a shell, where it needs that.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]
@@ -116,5 +118,6 @@ mod tests {
         walk(&home.path().join("a"), &is_secret, &mut left, &mut open);
         assert_eq!(left, 0);
         assert_eq!(quoted(Path::new("/a b/c'd")), "'/a b/c'\\''d'");
+        assert_eq!(quoted(Path::new("/a/b-1.toml")), "/a/b-1.toml");
     }
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use fogmux_auth::{Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause};
 
-use crate::{Peer, Shared, WorkerContext, clients::Client};
+use crate::{Peer, Shared, WorkerContext, clients::Arrived};
 
 /// The target of these lines, for `log.filter`.
 const TARGET: &str = "fogmux::audit";
@@ -138,7 +138,7 @@ pub(crate) fn refused_action(
 }
 
 /// Logs that an administrator has ended a connection.
-pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Client) {
+pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     let (peer, port) = (by.address.ip().to_canonical(), by.address.port());
     let (by, door) = (&*principal.name, client.door.name());
     let (address, principal, client) = (client.address, cut(&client.principal), cut(&client.client));

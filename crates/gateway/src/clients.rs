@@ -22,14 +22,7 @@ use crate::listener::Listener;
 /// A connection that is logged in.
 pub(crate) struct Client {
     pub(crate) id: u64,
-    pub(crate) door: Door,
-    pub(crate) listener: Option<Listener>,
-    pub(crate) address: SocketAddr,
-    pub(crate) principal: Arc<str>,
-    /// Its client identifier or resource, or nothing.
-    pub(crate) client: Arc<str>,
-    /// When it logged in, in milliseconds since 1970.
-    pub(crate) since_unix_ms: u64,
+    pub(crate) is: Arrived,
     is_kicked: AtomicBool,
     waker: Mutex<Option<Waker>>,
     list: Arc<Clients>,
@@ -38,7 +31,7 @@ pub(crate) struct Client {
 /// Without the list, which holds it.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("id", &self.id).field("door", &self.door).finish_non_exhaustive()
+        f.debug_struct("Client").field("id", &self.id).field("door", &self.is.door).finish_non_exhaustive()
     }
 }
 
@@ -49,7 +42,9 @@ pub(crate) struct Arrived {
     pub(crate) listener: Option<Listener>,
     pub(crate) address: SocketAddr,
     pub(crate) principal: Arc<str>,
+    /// Its client identifier or resource, or nothing.
     pub(crate) client: Arc<str>,
+    /// When it logged in, in milliseconds since 1970.
     pub(crate) since_unix_ms: u64,
 }
 
@@ -73,19 +68,13 @@ impl Clients {
     }
 
     /// A connection has logged in.
-    pub(crate) fn enter(self: &Arc<Self>, arrived: Arrived) -> Listed {
-        let Arrived { door, listener, address, principal, client, since_unix_ms } = arrived;
+    pub(crate) fn enter(self: &Arc<Self>, is: Arrived) -> Listed {
         let mut inner = self.lock();
         inner.last += 1;
         let id = inner.last;
         let client = Arc::new(Client {
             id,
-            door,
-            listener,
-            address,
-            principal,
-            client,
-            since_unix_ms,
+            is,
             is_kicked: AtomicBool::new(false),
             waker: Mutex::default(),
             list: Arc::clone(self),
@@ -156,7 +145,7 @@ mod tests {
         listed.drain(10..60);
         let (second, more) = clients.page(first.last().unwrap().id, 50);
         assert!(!more && second.len() == 37);
-        assert_eq!(&*second[0].principal, "60");
+        assert_eq!(&*second[0].is.principal, "60");
         drop(listed);
         assert!(clients.page(0, 10).0.is_empty());
     }

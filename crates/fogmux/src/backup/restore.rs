@@ -12,9 +12,10 @@ use sha2::{Digest as _, Sha256};
 use super::SUMS;
 use super::manifest::{self, Manifest};
 use super::tar::{self, malformed};
-use crate::cli::Restore;
+use crate::cli::{Files, Restore};
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::installed;
 use crate::output::say;
 
 /// The longest manifest, and the longest list of sums.
@@ -22,7 +23,8 @@ const TEXT_BYTES_MAX: u64 = 64 << 20;
 
 /// Restores, or with `--check` only verifies.
 pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
-    let directory = data::directory(arguments.data.directory.as_deref())?;
+    let gateway = Files { directory: arguments.directory.clone(), config: None, root: "/".into() };
+    let directory = installed::locate(&gateway)?.directory()?;
     let stage = match arguments.check {
         true => None,
         false => Some((Stage::beside(&directory)?, arguments.config_to.as_deref().map(Stage::beside).transpose()?)),

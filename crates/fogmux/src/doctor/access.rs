@@ -1,6 +1,6 @@
 //! The users and the access rules: whether they let nobody or everybody in.
 
-use fogmux_auth::{Action, AnonymousPolicy, Authority, Door, Principal, Reach, Rules};
+use fogmux_auth::{Acl, Action, AnonymousPolicy, Authority, Door, Principal, Reach, Rules};
 
 use super::Subject;
 use super::finding::Report;
@@ -38,7 +38,7 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
         report.warning("access", "others may read every topic without a credential", mend);
     }
     if let Some(file) = acl
-        && std::fs::read_to_string(&file).is_ok_and(|text| !text.contains("[[allow]]"))
+        && Acl::load(&file).is_ok_and(|acl| acl.allows_nothing())
     {
         let text = format!("{}: no rule allows anything, so nobody may read or write", file.display());
         report.problem("access", text, format!("add an [[allow]] section to {}", file.display()));

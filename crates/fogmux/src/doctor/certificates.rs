@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use fogmux_net::{TlsConfig, pki};
 
+use super::Subject;
 use super::finding::Report;
 use super::gateway::RESTART;
-use super::{Subject, quoted};
 use crate::data;
+use crate::modes::quoted;
 use crate::validity::{Days, Stage, Validity};
 
 /// A file of certificates, and what replaces it.

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::finding::Report;
-use super::quoted;
 use crate::check::{self, ReadError};
 use crate::config::{Config, Problems};
+use crate::modes::quoted;
 
 /// Returns it if it is valid, with all files that it names.
 pub(super) fn examine(file: Option<&Path>, directory: &Path, report: &mut Report) -> Option<Config> {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
+use super::Subject;
 use super::finding::Report;
 use super::machine::Machine;
-use super::{Subject, quoted};
+use crate::modes::quoted;
 
 const MIB: u64 = 1 << 20;
 /// With less than this the store is near its end.
@@ -27,7 +28,7 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
             let inodes = if found.f_files == 0 { u64::MAX } else { found.f_favail };
             space(&place, free, inodes, report);
             if found.f_flag.contains(StatVfsMountFlags::RDONLY) {
-                let mend = "dmesg --level err,warn; then fsck at the next start, or mount -o remount,rw";
+                let mend = "sudo dmesg --level err,warn; then start the machine with fsck.mode=force on the kernel's command line";
                 report.problem("disk-read-only", format!("{}: mounted read-only", place.display()), mend);
             } else {
                 report.ok("disk-read-only", format!("{}: mounted for writing", place.display()));
@@ -75,7 +76,9 @@ fn device(machine: &Machine, number: u64, report: &mut Report) {
     match machine.number(format!("sys/fs/ext4/{partition}/errors_count")) {
         Some(0) => report.ok("disk-errors", format!("{partition}: ext4 has noted no error")),
         Some(errors) => {
-            let mend = format!("sudo touch /forcefsck, or fsck.ext4 -f /dev/{partition} while it is not mounted");
+            let mend = format!(
+                "start with fsck.mode=force on the kernel's command line, or fsck.ext4 -f /dev/{partition} unmounted"
+            );
             report.problem("disk-errors", format!("{partition}: ext4 has noted {errors} errors"), mend);
         }
         None => report.unknown("disk-errors", format!("{partition}: not ext4, whose errors can be seen")),

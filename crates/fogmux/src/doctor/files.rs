@@ -3,9 +3,10 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use super::Subject;
 use super::finding::Report;
-use super::{Subject, quoted};
 use crate::modes;
+use crate::modes::quoted;
 
 pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     let Subject { config, directory, .. } = subject;

@@ -115,7 +115,7 @@ fn open_files_past_certificates_and_rules_that_let_nobody_in_are_found() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     std::fs::remove_file(data.join("test.log")).unwrap();
     std::fs::write(data.join("pki/ca.pem"), "-----BEGIN CERTIFICATE-----\nMAAw\n-----END CERTIFICATE-----\n").unwrap();
-    std::fs::write(data.join("acl.toml"), "# nothing\n").unwrap();
+    std::fs::write(data.join("acl.toml"), "# [[allow]]\n[[deny]]\nanonymous = true\nboth = [\"#\"]\n").unwrap();
     std::fs::write(data.join("store/losses"), "2026-11-26T00:00:00Z 3 records incomplete\n").unwrap();
     let (code, findings) = doctor(&["--data", data_argument]);
     assert_eq!(code, 69);

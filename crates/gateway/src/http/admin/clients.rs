@@ -21,15 +21,16 @@ pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Result<Vec<u8>, Problem<'sta
             more = true;
             break;
         }
-        bytes = bytes.saturating_add(client.principal.len()).saturating_add(client.client.len());
+        let is = &client.is;
+        bytes = bytes.saturating_add(is.principal.len()).saturating_add(is.client.len());
         clients.push(Client {
             id: client.id,
-            door: client.door.name(),
-            listener: client.listener.map(crate::Listener::name),
-            address: client.address.to_string(),
-            principal: &client.principal,
-            client: &client.client,
-            since: Moment(client.since_unix_ms),
+            door: is.door.name(),
+            listener: is.listener.map(crate::Listener::name),
+            address: is.address.to_string(),
+            principal: &is.principal,
+            client: &is.client,
+            since: Moment(is.since_unix_ms),
         });
     }
     let next = clients.last().filter(|_| more).map(|client| client.id.to_string());
@@ -41,6 +42,6 @@ pub(super) fn kick(conn: &Rc<Conn>, identity: &Identity, id: u64) -> Result<Resp
     let Some(client) = conn.ctx.shared.clients.kick(id) else {
         return Err(Problem::new(Kind::NotFound).detail("no client has this number, or it has gone"));
     };
-    audit::disconnected(&conn.peer, identity.principal(), &client);
+    audit::disconnected(&conn.peer, identity.principal(), &client.is);
     Ok(respond::status(StatusCode::NO_CONTENT))
 }
