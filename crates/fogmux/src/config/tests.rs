@@ -28,7 +28,7 @@ fn the_reference_lists_every_key() {
     assert!(missing.is_empty(), "config/fogmux.toml does not list {missing:?}");
 }
 
-/// The bytes that peers can make a gateway hold at most, by the keys that the unit of systemd adds up, with so many workers.
+/// The bytes that peers can make a gateway with so many workers hold at most, by the keys that the unit adds up.
 #[cfg(all(feature = "mqtt", feature = "coap", feature = "http", feature = "xmpp"))]
 fn bounds(config: &Config, workers: usize) -> usize {
     const PASSWORD: usize = 7 << 20;
