@@ -93,7 +93,8 @@ impl Generations {
 
     // Each of the two only grows, so their sum is the same only if both are.
     fn stamp(&self, topic: &str) -> u64 {
-        let first = topic.split('/').next().unwrap_or_default();
+        let length = topic.bytes().position(|byte| byte == b'/').unwrap_or(topic.len());
+        let first = topic.get(..length).unwrap_or_default();
         self.shard(first).load(Ordering::SeqCst) + self.root.load(Ordering::SeqCst)
     }
 

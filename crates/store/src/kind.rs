@@ -57,10 +57,10 @@ impl Kind {
     }
 }
 
-/// A record that has a name: the length of the name, the name, and a value.
-pub(crate) fn named(name: &str, value: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<Vec<u8>> {
+/// A record that has a name: the length of the name, the name, and a value of about `room` bytes.
+pub(crate) fn named(name: &str, room: usize, value: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<Vec<u8>> {
     let length = u16::try_from(name.len()).ok()?;
-    let mut bytes = Vec::with_capacity(name.len() + 2);
+    let mut bytes = Vec::with_capacity(2 + name.len() + room);
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(name.as_bytes());
     value(&mut bytes)?;
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_name_and_a_value_come_back() {
         for (name, value) in [("a/b", &b"x"[..]), ("", b""), (&"n".repeat(65_535), b"\0")] {
-            let bytes = named(name, |out| {
+            let bytes = named(name, value.len(), |out| {
                 out.extend_from_slice(value);
                 Some(())
             });
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(split(&bytes), Some((name, value)));
             assert_eq!(split(&bytes[..name.len() + 1]), None);
         }
-        assert_eq!(named(&"n".repeat(65_536), |_| Some(())), None);
+        assert_eq!(named(&"n".repeat(65_536), 0, |_| Some(())), None);
         assert_eq!(split(&[1, 0, 0xff]), None);
     }
 }

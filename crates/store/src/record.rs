@@ -13,6 +13,11 @@ use fogmux_bus::{Door, Message, Properties, Qos, Stored, Topic};
 /// The version that this release writes and reads.
 pub const VERSION: u8 = 1;
 
+/// Version, QoS, door, flags and the time.
+const HEAD_BYTES: usize = 12;
+/// The tag and the length of a field.
+const FIELD_BYTES: usize = 5;
+
 const FLAG_PROPERTIES: u8 = 1;
 const FLAG_UTF8: u8 = 2;
 
@@ -80,6 +85,14 @@ impl<'a> Record<'a> {
             principal: &message.publisher.principal,
             door: message.publisher.door,
         }
+    }
+
+    /// The bytes that [`encode`](Self::encode) appends, without those of properties.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        let content_type = self.content_type.map_or(0, |text| FIELD_BYTES + text.len());
+        let expiry = self.expires_unix_ms.map_or(0, |_| FIELD_BYTES + 8);
+        HEAD_BYTES + 2 * FIELD_BYTES + self.principal.len() + content_type + expiry + self.payload.len()
     }
 
     /// Appends the bytes. `None`, with `out` as it was, when a field is longer than 4 GiB.
@@ -333,6 +346,12 @@ mod tests {
         #[test]
         fn what_was_encoded_comes_back(stored in any_stored()) {
             prop_assert_eq!(decode(topic(), &encoded(&stored)), Ok(stored));
+        }
+
+        #[test]
+        fn without_properties_the_length_is_known(stored in any_stored()) {
+            let stored = Stored { properties: None, ..stored };
+            prop_assert_eq!(Record::from(&stored).encoded_bytes(), encoded(&stored).len());
         }
 
         #[test]

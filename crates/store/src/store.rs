@@ -304,7 +304,8 @@ impl Drop for Inner {
 
 impl RetainedStore for JournalStore {
     fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion {
-        let value = kind::named(&message.topic, |out| record::Record::of(message, expires_unix_ms).encode(out));
+        let record = record::Record::of(message, expires_unix_ms);
+        let value = kind::named(&message.topic, record.encoded_bytes(), |out| record.encode(out));
         match value {
             Some(value) => self.0.put_topic(&message.topic, Some(value), Some(message), before),
             None => self.0.refused(Some(Refused::TooLarge(message.payload.len()))),

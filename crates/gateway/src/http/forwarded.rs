@@ -56,9 +56,8 @@ fn elements_from_last<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Ite
 /// `Connection` that together are the mark of nginx without any configuration.
 fn was_forwarded(version: Version, headers: &HeaderMap) -> bool {
     let closes = || headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"));
-    headers.contains_key(X_FORWARDED_FOR)
-        || headers.contains_key(FORWARDED)
-        || headers.contains_key(VIA)
+    // One pass over the few fields of a request costs less than three look-ups, each of which hashes a name.
+    headers.keys().any(|name| *name == X_FORWARDED_FOR || *name == FORWARDED || *name == VIA)
         || (version == Version::HTTP_10 && closes())
 }
 

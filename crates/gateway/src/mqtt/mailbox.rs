@@ -32,6 +32,10 @@ use super::{access::Gate, bounds::Bounds, durable::Durable, kept::Kept, pace::Pa
 pub(super) const LARGE_BYTES: usize = 16 << 10;
 /// The capacity reserved for a first delivery, so that a batch does not grow the buffer byte by byte.
 const OUT_BYTES_MIN: usize = 512;
+/// The same where the client took so much at once the last time.
+const OUT_BYTES_USUAL_MAX: usize = 128 << 10;
+/// Bytes.
+const USUAL_UNIT: usize = 64;
 /// Messages dropped at most for one that is queued, unless it needs more room.
 const DISPLACED_MAX: u32 = 4;
 
@@ -47,10 +51,13 @@ pub(super) struct MqttMailbox {
     unwritten: usize,
     /// The pace at which the client takes its queue, while it is behind.
     pace: Option<Box<Pace>>,
-    /// Messages of QoS 1 and 2 that a connected client has lost since the last drain.
-    lost: u32,
+    /// A connected client has lost messages of QoS 1 or 2 since the last drain.
+    lost: bool,
     /// Bytes that the client has taken, ever; wraps.
     taken: u32,
+    /// What was handed over at once the last time, in [`USUAL_UNIT`]s. The next buffer begins with as much: doubling it
+    /// from the least would copy everything once more.
+    usual: u16,
     connected: bool,
     /// The client has acknowledged something on this connection.
     acknowledges: bool,
@@ -82,8 +89,9 @@ impl MqttMailbox {
             queue_bytes: 0,
             unwritten: 0,
             pace: None,
-            lost: 0,
+            lost: false,
             taken: 0,
+            usual: 0,
             connected: true,
             acknowledges: false,
             held_since: 0,
@@ -105,7 +113,7 @@ impl MqttMailbox {
         self.outbound.resume(config);
         self.out = Vec::new();
         self.unwritten = 0;
-        self.lost = 0;
+        self.lost = false;
         (self.connected, self.evicted, self.acknowledges, self.held_since) = (true, false, false, giving::wrapped(now));
         self.drop_refused()
     }
@@ -139,7 +147,7 @@ impl MqttMailbox {
     fn encode(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Delivered {
         if self.out.capacity() == 0 {
             self.note_begun(publication.ingest);
-            self.out.reserve(OUT_BYTES_MIN);
+            self.reserve();
         }
         let outgoing = translate::outgoing(publication, qos, retain, delivery.ids);
         let inflight_bytes = &mut self.inflight_bytes;
@@ -158,7 +166,7 @@ impl MqttMailbox {
     /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
     fn enqueue(&mut self, kept: Kept, now: Timestamp, held: usize) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
-        let (mut displaced, mut lost) = (0, 0);
+        let (mut displaced, mut lost) = (0, false);
         if !self.may_grow(cost) || !self.may_take(cost, qos, held, now) {
             self.discard(kept);
             return Delivered::Full(1);
@@ -175,7 +183,7 @@ impl MqttMailbox {
             if oldest > Qos::AtMostOnce && qos == Qos::AtMostOnce && self.connected {
                 return Delivered::Full(displaced + 1);
             }
-            lost += u32::from(oldest > Qos::AtMostOnce && self.connected);
+            lost |= oldest > Qos::AtMostOnce && self.connected;
             self.drop_oldest();
             displaced += 1;
         }
@@ -184,8 +192,8 @@ impl MqttMailbox {
         if qos != Qos::AtMostOnce && self.connected {
             self.note_came(cost, now);
         }
-        let is_news = lost > 0 && self.lost == 0;
-        self.lost = self.lost.saturating_add(lost);
+        let is_news = lost && !self.lost;
+        self.lost |= lost;
         match displaced {
             0 => Delivered::Queued,
             _ if is_news && self.is_overrun() => Delivered::Overrun(displaced),
@@ -275,12 +283,22 @@ impl MqttMailbox {
         self.outbound.in_flight() + self.queue.iter().filter(|kept| kept.qos > Qos::AtMostOnce).count()
     }
 
+    /// Makes room for a first delivery.
+    fn reserve(&mut self) {
+        let usual = usize::from(self.usual) * USUAL_UNIT;
+        // An eighth more, or every other batch would be a little too large.
+        self.out.reserve((usual + usual / 8).clamp(OUT_BYTES_MIN, OUT_BYTES_USUAL_MAX));
+    }
+
     /// Moves the encoded bytes into `into`, in exchange for its buffer; with nothing to send the mailbox keeps none.
     fn hand_over(&mut self, into: &mut Vec<u8>) {
         self.note_taken(self.out.len());
         if self.out.is_empty() {
             self.out = Vec::new();
-        } else if into.is_empty() {
+            return;
+        }
+        self.usual = u16::try_from(self.out.len() / USUAL_UNIT).unwrap_or(u16::MAX);
+        if into.is_empty() {
             std::mem::swap(into, &mut self.out);
         } else {
             into.append(&mut self.out);

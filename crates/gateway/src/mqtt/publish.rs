@@ -58,8 +58,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts = Verdicts::new();
         let (mut end, mut retains) = (None, false);
+        // Most clients publish to one topic; the rules of one batch are of one generation.
+        let mut last: Option<TopicRef<'_>> = None;
         for (index, item) in items.iter().enumerate() {
-            let admitted = match self.admit(item, generation) {
+            let admitted = match self.admit(item, last, generation) {
                 Ok(admitted) => admitted,
                 Err(over) => {
                     end = Some(over);
@@ -69,6 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             let verdict = match admitted {
                 Ok(topic) => {
+                    last = Some(topic);
                     retains |= item.incoming.retain;
                     let payload = item.payload;
                     batch.push(translate::publication(&item.incoming, topic, payload, &publisher, now, now_unix_ms));
@@ -78,6 +81,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Err(refusal) => Verdict::Refused(refusal),
             };
             if let Some(id) = item.incoming.packet_id {
+                if verdicts.is_empty() {
+                    verdicts.reserve(items.len() - index);
+                }
                 verdicts.push((id, item.incoming.qos, verdict));
             }
         }
@@ -231,18 +237,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Checks whether an item may be published: returns its topic, or the reason code for its acknowledgement. A client
     /// that cannot be told is disconnected: 3.1.1 would permit a positive acknowledgement ([MQTT-3.3.5-2]), which would
-    /// be false.
+    /// be false. `last` is a topic that was admitted with the same rules, of which nothing is checked again.
     #[inline]
-    fn admit<'i>(&mut self, item: &'i Item<'_>, generation: u64) -> Result<Result<TopicRef<'i>, Refusal>, End> {
+    fn admit<'i>(
+        &mut self,
+        item: &'i Item<'_>,
+        last: Option<TopicRef<'i>>,
+        generation: u64,
+    ) -> Result<Result<TopicRef<'i>, Refusal>, End> {
         if item.duplicate {
             return Ok(Err(Refusal::of(ReasonCode::SUCCESS)));
         }
-        let topic = match TopicRef::new(item.incoming.topic.as_str()) {
+        let name = item.incoming.topic.as_str();
+        let admitted = last.filter(|last| last.as_str() == name);
+        let topic = match admitted.map_or_else(|| TopicRef::new(name), Ok) {
             Ok(topic) => topic,
             Err(error) => return self.refuse(item, &error, ReasonCode::TOPIC_NAME_INVALID),
         };
         if !item.incoming.is_payload_valid() {
             return self.refuse(item, &"the payload is not UTF-8", ReasonCode::PAYLOAD_FORMAT_INVALID);
+        }
+        if admitted.is_some() {
+            return Ok(Ok(topic));
         }
         let writable = self.writable.get_or_insert_default();
         if !writable.may_write(&self.gate, generation, topic.as_str()) {

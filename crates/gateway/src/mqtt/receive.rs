@@ -195,6 +195,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     (at, used) = (used, used + length);
                     // By reference, because a `Packet` is large; PUBLISH first, because most are.
                     let handled = if let Packet::Publish(publish) = &packet {
+                        // The others are likely as long.
+                        batch.expect(rest.len() / length.max(1));
                         self.handle_publish(publish, &mut batch)
                     } else if is_behind(&packet) && !batch.items.is_empty() {
                         // If a part of the batch is set aside, the packet waits for that.

@@ -107,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if drained.overrun {
             return Err(End::Overrun);
         }
-        if drained.lost > 0 {
+        if drained.lost {
             self.log_slow("its queue is full, the oldest messages are dropped");
         }
         self.awaiting = drained.awaiting;

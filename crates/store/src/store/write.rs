@@ -110,7 +110,7 @@ impl Inner {
             return Completion::Ready;
         }
         let bytes = value.and_then(|value| {
-            kind::named(key, |out| {
+            kind::named(key, value.len(), |out| {
                 out.extend_from_slice(&value);
                 Some(())
             })

@@ -12,7 +12,7 @@ use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::response::{Encoded, Response};
 use crate::server::confirmables::Confirmable;
-use crate::server::peers::PeerState;
+use crate::server::peers::{Limits, PeerState};
 use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
 use crate::server::{Event, GoneReason, Role, Server, ServerConfig, Unsealed};
@@ -76,11 +76,11 @@ impl<P: Peer> Server<P> {
             self.dismiss(now, relation, &notification.response, out);
             return Notified::Sent;
         }
-        if limits_for(entry, &notification.response).is_none() {
+        let Some(limits) = limits_for(entry, &notification.response) else {
             // Nothing that the observer could do would let it take this.
             self.counters.too_long += 1;
             return Notified::Sent;
-        }
+        };
         if entry.is_blocked(now) {
             let peer = entry.peer;
             let postponed = self.postpone(now, key);
@@ -92,7 +92,7 @@ impl<P: Peer> Server<P> {
             self.dismiss(now, relation, &Response::new(Code::NOT_ACCEPTABLE), out);
             return Notified::Sent;
         }
-        if self.send_notification(now, key, notification, out) {
+        if self.send_notification(now, (key, limits), notification, out) {
             return Notified::Sent;
         }
         self.postpone(now, key)
@@ -117,12 +117,9 @@ impl<P: Peer> Server<P> {
         let waits_for_chunk = entry.observed == Observed::Many && entry.in_flight.is_some();
         if !entry.is_blocked(now) || (waits_for_chunk && !entry.queued && !entry.stalled) {
             let response = Response { max_age: last.max_age, ..Response::new(last.code) };
-            self.send_notification(
-                now,
-                key,
-                &Notification { response, confirmable: true, encoded: None, event: false },
-                out,
-            );
+            let limits = limits_for(entry, &response).unwrap_or(entry.limits);
+            let notification = Notification { response, confirmable: true, encoded: None, event: false };
+            self.send_notification(now, (key, limits), &notification, out);
         }
         self.set_alarm(now, key);
     }
@@ -204,7 +201,7 @@ impl<P: Peer> Server<P> {
     fn send_notification(
         &mut self,
         now: Timestamp,
-        key: Key,
+        (key, limits): (Key, Limits),
         notification: &Notification<'_>,
         out: &mut Outbox<P>,
     ) -> bool {
@@ -214,7 +211,7 @@ impl<P: Peer> Server<P> {
         let Some(plan) = plan(&self.config, now, (key, &mut *relation), peer, in_flight, notification) else {
             return false;
         };
-        let (of, limits) = (relation.peer, limits_for(relation, &notification.response).unwrap_or(relation.limits));
+        let of = relation.peer;
         if !self.keep_rest(now, (key, limits), notification) {
             return false;
         }

@@ -19,8 +19,8 @@ pub(in crate::mqtt) struct Drained {
     pub(in crate::mqtt) more: bool,
     /// Whether the queue is empty.
     pub(in crate::mqtt) queue_empty: bool,
-    /// Messages of QoS 1 and 2 that the client has lost.
-    pub(in crate::mqtt) lost: u32,
+    /// Whether the client has lost messages of QoS 1 or 2.
+    pub(in crate::mqtt) lost: bool,
     /// Whether the client is to be disconnected for it.
     pub(in crate::mqtt) overrun: bool,
     /// Whether the client owes acknowledgements.

@@ -82,7 +82,7 @@ impl MqttMailbox {
         self.note_begun(now);
         let takes = self.bounds.may_take(held, self.queue_bytes + cost, self.standing(now), &self.account);
         if !takes && qos > Qos::AtMostOnce && self.connected {
-            self.lost = self.lost.saturating_add(1);
+            self.lost = true;
         }
         takes
     }
@@ -107,7 +107,7 @@ impl MqttMailbox {
 
     /// Whether the client is to be disconnected for messages that it lost, or for what it holds.
     pub(in crate::mqtt) fn is_overrun(&self) -> bool {
-        self.evicted || (self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect)
+        self.evicted || (self.lost && self.bounds.slow_subscriber == SlowSubscriber::Disconnect)
     }
 }
 

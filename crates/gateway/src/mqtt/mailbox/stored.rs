@@ -14,7 +14,7 @@ use super::{
         kept::Kept,
         translate,
     },
-    Drained, LARGE_BYTES, MqttMailbox, OUT_BYTES_MIN, share,
+    Drained, LARGE_BYTES, MqttMailbox, share,
 };
 
 /// Whether a message may be sent, as far as the store is concerned.
@@ -54,7 +54,7 @@ impl MqttMailbox {
     fn encode_stored(&mut self, kept: Kept, now: Timestamp) -> Delivered {
         if self.out.capacity() == 0 {
             self.note_begun(now);
-            self.out.reserve(OUT_BYTES_MIN);
+            self.reserve();
         }
         let mut drained = Drained::default();
         self.send(kept, now, &mut drained);

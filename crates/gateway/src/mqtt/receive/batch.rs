@@ -135,6 +135,14 @@ impl<'a> Batch<'a> {
         self.items.is_empty() && self.steps.is_empty()
     }
 
+    /// Makes room for as many messages as the input may hold, if the batch has none: growing would move them.
+    #[inline]
+    pub(super) fn expect(&mut self, messages: usize) {
+        if self.items.is_empty() {
+            self.items.reserve(messages.min(BATCH_MAX));
+        }
+    }
+
     #[inline]
     pub(super) fn push(&mut self, item: Item<'a>) {
         if item.incoming.qos == Qos::ExactlyOnce
