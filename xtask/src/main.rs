@@ -3,6 +3,7 @@
 
 mod check;
 mod command;
+mod cost;
 mod cross;
 mod deny;
 mod deploy;
@@ -37,6 +38,9 @@ cargo xtask size           builds the release program with the doors only and wi
 cargo xtask dist [--lean] [--target TRIPLE]
                            builds the release program and makes packages of it, under target/dist
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
+cargo xtask cost [record] [TRACE]…
+                           counts the instructions that the release program needs for a message of each trace, or of
+                           these, and compares them with tests/cost/record.txt, or writes that file (valgrind)
 cargo xtask simulate [N]   runs N seeds of the simulation, 10 000 unless told otherwise, with optimisation
 cargo xtask fuzz [SECONDS] [TARGET]…
                            runs every fuzz target, or these (`dtls_*` are all that begin so), 60 seconds each unless
@@ -85,6 +89,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("size") => size::size(&tree),
         Some("dist") => dist::dist(&tree, &words.collect::<Vec<_>>()),
         Some("cross") => cross::cross(&tree),
+        Some("cost") => cost::cost(&tree, &words.collect::<Vec<_>>()),
         Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {

@@ -103,6 +103,11 @@ pub(crate) fn peers(tree: &Tree) -> Result<()> {
     python(tree)
 }
 
+/// The tool that counts instructions.
+pub(crate) fn valgrind() -> Result<()> {
+    if on_path("valgrind") { Ok(()) } else { debian(&["valgrind"]) }
+}
+
 /// The broker that is a bridge in the tests of delivery, and the proxies that stand in front of the gateway there.
 pub(crate) fn neighbours() -> Result<()> {
     let packages = missing(&NEIGHBOURS);
