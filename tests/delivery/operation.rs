@@ -9,6 +9,7 @@ mod disk;
 mod early;
 mod exit;
 mod memory;
+mod monitoring;
 mod polite;
 mod pressure;
 mod reload;
@@ -73,6 +74,9 @@ pub(crate) const CASES: &[Case] = &[
     stopped::READ,
     descriptors::FEW_FILES,
     descriptors::NONE_LEFT,
+    monitoring::CHECKED,
+    monitoring::NAMES,
+    monitoring::BOARD,
     memory::RETAINED_AND_READERS,
     memory::LARGE_PUTS,
     memory::MIX,

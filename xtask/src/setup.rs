@@ -49,10 +49,12 @@ const PEERS: [Program; 5] = [
     Program { name: "ejabberdctl", package: "ejabberd" },
 ];
 
-const NEIGHBOURS: [Program; 3] = [
+const NEIGHBOURS: [Program; 4] = [
     Program { name: "mosquitto", package: "mosquitto" },
     Program { name: "nginx", package: "nginx-light" },
     Program { name: "haproxy", package: "haproxy" },
+    // For promtool, which checks metrics and alerts.
+    Program { name: "promtool", package: "prometheus" },
 ];
 
 const LINKS: [Program; 4] = [

@@ -37,6 +37,7 @@ pub mod mqtt;
 mod pause;
 mod peer;
 mod phase;
+mod process;
 pub mod proxy;
 mod psk_guard;
 pub mod runtime;

@@ -14,6 +14,7 @@ use crate::{
     mode::Mode,
     read::{ReadError, Windows},
     record::{Ids, RecordId},
+    times::Times,
 };
 
 /// Records that [`Committer::visit`] looks up at a time.
@@ -49,6 +50,7 @@ pub(crate) struct State {
     closing: bool,
     /// The thread has ended.
     ended: bool,
+    times: Times,
 }
 
 impl<D: Disk + Send + Sync + 'static> Committer<D> {
@@ -64,7 +66,15 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         watch: impl FnMut(Progress) + Send + 'static,
     ) -> std::io::Result<Self> {
         let ids = journal.ids();
-        let state = Mutex::new(State { journal, since: None, flush: false, flushes: 0, closing: false, ended: false });
+        let state = Mutex::new(State {
+            journal,
+            since: None,
+            flush: false,
+            flushes: 0,
+            closing: false,
+            ended: false,
+            times: Times::default(),
+        });
         let shared = Arc::new(Shared { state, wake: Condvar::new(), over: Condvar::new(), disk, mode });
         let run = Arc::clone(&shared);
         let thread = Builder::new().name("journal".to_owned()).spawn(move || {
@@ -166,6 +176,12 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         Ok(Loan::new(Arc::clone(&self.shared), lent))
     }
 
+    /// How long commits have taken.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        self.shared.lock().times
+    }
+
     /// Figures as of now.
     #[must_use]
     pub fn figures(&self) -> Figures {
@@ -252,9 +268,15 @@ impl<D: Disk> Shared<D> {
                 }
                 // Where acknowledgements do not wait a commit takes all that waits.
                 let flushes = state.flush && work.sets().next().is_some();
+                let is_commit = work.is_commit();
                 drop(state);
+                let began = Instant::now();
                 let done = work.run(&self.disk);
+                let took = began.elapsed();
                 state = self.lock();
+                if is_commit {
+                    state.times.note(took);
+                }
                 state.journal.settle(done);
                 if flushes {
                     self.flushed(&mut state);

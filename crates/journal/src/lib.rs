@@ -38,6 +38,7 @@ mod read;
 mod record;
 mod recovery;
 mod segments;
+mod times;
 mod waiting;
 mod work;
 
@@ -52,4 +53,5 @@ pub use mode::Mode;
 pub use read::ReadError;
 pub use record::{Ids, RecordId};
 pub use recovery::{Missing, Recovery, RecoveryError};
+pub use times::Times;
 pub use work::{Done, Work};

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fogmux_journal::{Figures, Recovery};
+use fogmux_journal::{Figures, Recovery, Times};
 
 /// Changes of the state are logged no more often.
 const QUIET: Duration = Duration::from_secs(60);
@@ -100,6 +100,8 @@ pub struct Snapshot {
     pub disk_bytes: u64,
     /// Bytes of what is kept in them.
     pub live_bytes: u64,
+    /// How long commits have taken.
+    pub times: Times,
     /// The state.
     pub state: State,
 }
@@ -221,7 +223,7 @@ impl Counters {
     }
 
     /// Reads all counters.
-    pub(crate) fn snapshot(&self, figures: &Figures) -> Snapshot {
+    pub(crate) fn snapshot(&self, figures: &Figures, times: Times) -> Snapshot {
         Snapshot {
             commits: self.commits.load(Relaxed),
             records: self.records.load(Relaxed),
@@ -235,6 +237,7 @@ impl Counters {
             lost_commits: self.lost_commits.load(Relaxed),
             disk_bytes: figures.disk_bytes,
             live_bytes: figures.live_bytes,
+            times,
             state: self.health().trouble.as_ref().map_or(State::Writable, |(state, _)| *state),
         }
     }

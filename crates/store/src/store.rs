@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
-use fogmux_journal::{Committer, Config, Figures, Ids, Journal, Location, ReadError, Record, RecordId, Refused};
+use fogmux_journal::{Committer, Config, Figures, Ids, Journal, Location, ReadError, Record, RecordId, Refused, Times};
 
 use crate::{
     batch::Batch,
@@ -228,7 +228,7 @@ impl JournalStore {
     /// A reading of the counters.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
-        self.0.shared.counters.snapshot(&self.0.figures())
+        self.0.shared.counters.snapshot(&self.0.figures(), self.0.times())
     }
 }
 
@@ -267,6 +267,10 @@ impl Inner {
     fn damaged(&self, error: &dyn fmt::Display) {
         self.shared.counters.damaged_records.fetch_add(1, Relaxed);
         tracing::error!(%error, "a record of the store is damaged and is skipped");
+    }
+
+    fn times(&self) -> Times {
+        self.committer().map(Committer::times).unwrap_or_default()
     }
 
     fn figures(&self) -> Figures {

@@ -249,6 +249,8 @@ fn check_families(body: &str, openmetrics: bool) -> Result<()> {
     for line in body.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
         let family = if openmetrics { name.strip_suffix("_total").unwrap_or(name) } else { name };
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| family.strip_suffix(suffix));
+        let family = of_histogram.filter(|stem| described("TYPE", stem)).unwrap_or(family);
         ensure!(described("HELP", family) && described("TYPE", family), "{name} is not described");
         let counter = body.lines().any(|line| line == format!("# TYPE {family} counter"));
         ensure!(counter == name.ends_with("_total"), "{name}");

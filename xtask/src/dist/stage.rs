@@ -40,11 +40,13 @@ impl Stage {
         }
         stage.put(&source("deploy/debian/copyright"), &format!("{documents}/copyright"), 0o644)?;
         let mut texts = vec![stage.put(&source("CHANGELOG.md"), &format!("{documents}/changelog"), 0o644)?];
-        for entry in fs::read_dir(source("config"))? {
-            let file = entry?.path();
-            let name = file.file_name().and_then(|name| name.to_str()).context("a preset has no name")?;
-            if name != "fogmux.toml" {
-                stage.put(&file, &format!("{documents}/presets/{name}"), 0o644)?;
+        for (from, to) in [("config", "presets"), ("deploy/monitoring", "monitoring")] {
+            for entry in fs::read_dir(source(from))? {
+                let file = entry?.path();
+                let name = file.file_name().and_then(|name| name.to_str()).context("a file has no name")?;
+                if name != "fogmux.toml" {
+                    stage.put(&file, &format!("{documents}/{to}/{name}"), 0o644)?;
+                }
             }
         }
         texts.extend(stage.manuals(tree)?);

@@ -1,6 +1,11 @@
 //! `/metrics`: the counters and gauges of the bus and the doors, as OpenMetrics or in Prometheus' own text format.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+mod process;
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use fogmux_http::{
     Kind, Problem,
@@ -13,7 +18,7 @@ use http::{
 };
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::{Registry, Unit},
 };
@@ -22,12 +27,15 @@ use super::{context::HttpContext, payload::Payload, respond};
 use crate::{
     Shared,
     metrics::{Counts, DoorMetrics},
+    process::Process,
 };
 
 /// Responds with all metrics, in the format that the client prefers.
 pub(super) fn respond(ctx: &HttpContext, headers: &HeaderMap) -> Response<Payload> {
-    let mut registry = Registry::with_prefix("fogmux");
-    registry.register_collector(Box::new(Snapshot(Arc::clone(&ctx.shared), ctx.shared.metrics.counts())));
+    let mut registry = Registry::default();
+    let snapshot = Snapshot(Arc::clone(&ctx.shared), ctx.shared.metrics.counts());
+    registry.sub_registry_with_prefix("fogmux").register_collector(Box::new(snapshot));
+    registry.register_collector(Box::new(process::OfProcess(Process::read())));
     let mut text = String::with_capacity(8192);
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         return respond::problem(&Problem::new(Kind::Internal));
@@ -47,6 +55,7 @@ struct Snapshot(Arc<Shared>, Counts);
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        process::build(&mut encoder)?;
         self.encode_bus(&mut encoder)?;
         self.encode_store(&mut encoder)?;
         let metrics = &self.0.metrics;
@@ -193,6 +202,14 @@ impl Snapshot {
             let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             metric.encode(descriptor(encoder, name, help, MetricType::Gauge)?)?;
         }
+        let buckets: Vec<_> = count.times.buckets().map(|(bound, count)| (upper(bound), count)).collect();
+        let help = "Time of a commit, until its data is on the disk where the durability asks for that";
+        descriptor(encoder, "store_commit_seconds", help, MetricType::Histogram)?.encode_histogram::<NoLabelSet>(
+            count.times.sum().as_secs_f64(),
+            count.times.count(),
+            &buckets,
+            None,
+        )?;
         let mut family = descriptor(encoder, "store_state", "1 for the state the store is in", MetricType::Gauge)?;
         for state in State::ALL {
             let is = ConstGauge::new(i64::from(state == count.state));
@@ -244,6 +261,11 @@ impl Snapshot {
         }
         Ok(())
     }
+}
+
+/// The upper bound of a bucket; the last has none.
+fn upper(bound: Option<Duration>) -> f64 {
+    bound.map_or(f64::MAX, |bound| bound.as_secs_f64())
 }
 
 /// Begins a metric family. A name that ends in a unit declares it (OpenMetrics §4.4.4).
