@@ -55,7 +55,7 @@ pub(super) struct MqttMailbox {
     lost: bool,
     /// Bytes that the client has taken, ever; wraps.
     taken: u32,
-    /// The bytes handed over at once the last time, in [`USUAL_UNIT`]s. The next buffer begins with as much: doubling it
+    /// Bytes handed over at once the last time, in [`USUAL_UNIT`]s. The next buffer begins with as much: doubling it
     /// from the least would copy everything once more.
     usual: u16,
     connected: bool,
