@@ -5,10 +5,13 @@
 //! acknowledgement finds its message by subtraction. `M` is what the caller needs to send a message again; it is
 //! returned when the exchange is over. [`Outbound::resume`] continues the session on another connection.
 
+mod again;
+mod overtaken;
 mod restored;
 
 use std::collections::VecDeque;
 
+use overtaken::Overtaken;
 pub use restored::Unfinished;
 
 use crate::alias::{Aliasing, OutgoingAliases};
@@ -16,7 +19,7 @@ use crate::packet::Transmission;
 use crate::{Ack, Outgoing, PacketId, PacketType, ProtocolError, Qos, ReasonCode, Version};
 
 /// Finished entries that may stand behind an unfinished one, beyond the window. A peer that acknowledges in order
-/// ([MQTT-4.6.0-2]) leaves hardly any; one that never acknowledges the oldest is not sent more than this.
+/// ([MQTT-4.6.0-2]) leaves hardly any; the exchanges that one leaves open for longer are kept apart.
 const FINISHED_SPAN: usize = 1024;
 
 /// Identifiers that there are ([MQTT-2.2.1-3]); one that is in flight may not be used again ([MQTT-2.2.1-4]).
@@ -87,6 +90,8 @@ pub struct Outbound<M> {
     entries: VecDeque<State<M>>,
     /// Entries before this one were sent on this connection.
     resent: usize,
+    /// Exchanges older than `first`, which few peers leave.
+    overtaken: Option<Box<Overtaken<M>>>,
     aliases: OutgoingAliases,
 }
 
@@ -101,6 +106,7 @@ impl<M> Outbound<M> {
             first: PacketId::FIRST,
             entries: VecDeque::new(),
             resent: 0,
+            overtaken: None,
             aliases: OutgoingAliases::new(if config.version.is_v5() { config.topic_alias_maximum } else { 0 }),
         }
     }
@@ -115,24 +121,19 @@ impl<M> Outbound<M> {
     #[must_use]
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.quota > 0 && self.resent >= self.entries.len() && self.has_identifier()
-    }
-
-    /// Whether another identifier may be taken behind those that are.
-    #[inline]
-    fn has_identifier(&self) -> bool {
-        self.entries.len() < (usize::from(self.config.window) + FINISHED_SPAN).min(IDENTIFIERS)
+        self.quota > 0 && !self.is_resending() && self.may_grow(1)
     }
 
     /// Exchanges that are not over, finished ones between them included.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.overtaken_count()
     }
 
     /// The messages of unfinished exchanges, oldest first.
     pub fn messages(&self) -> impl Iterator<Item = &M> {
-        self.entries.iter().filter_map(State::message)
+        let overtaken = self.overtaken.iter().flat_map(|overtaken| &overtaken.exchanges).map(|(_, state)| state);
+        overtaken.chain(&self.entries).filter_map(State::message)
     }
 
     /// Appends a message to `out`. `keep` is called for QoS 1 and 2 only, when it is sent.
@@ -155,7 +156,7 @@ impl<M> Outbound<M> {
         if !self.has_room() {
             return Sent::NoRoom;
         }
-        let id = self.next_id();
+        let id = self.take_next_id();
         if !self.transmit(message, Transmission { packet_id: Some(id), head_only, ..Transmission::default() }, out) {
             return Sent::TooLarge;
         }
@@ -193,16 +194,28 @@ impl<M> Outbound<M> {
         }
     }
 
+    /// The identifier of the next packet, for which there is a place.
+    #[inline]
+    fn take_next_id(&mut self) -> PacketId {
+        if self.entries.len() >= self.span() {
+            self.make_way(1);
+        }
+        if self.overtaken.is_some() {
+            self.pass_taken();
+        }
+        self.next_id()
+    }
+
     fn next_id(&self) -> PacketId {
         self.id_at(self.entries.len())
     }
 
     /// Reserves an identifier for SUBSCRIBE or UNSUBSCRIBE; `None` when there is no room.
     pub fn reserve(&mut self) -> Option<PacketId> {
-        if self.resent < self.entries.len() || !self.has_identifier() {
+        if self.is_resending() || !self.may_grow(1) {
             return None;
         }
-        let id = self.next_id();
+        let id = self.take_next_id();
         self.entries.push_back(State::Reserved);
         self.resent = self.entries.len();
         Some(id)
@@ -222,6 +235,9 @@ impl<M> Outbound<M> {
 
     #[inline]
     fn entry(&mut self, id: PacketId) -> Option<&mut State<M>> {
+        if self.is_overtaken(id) {
+            return self.overtaken_entry(id);
+        }
         self.entries.get_mut(usize::from(id.steps_from(self.first)))
     }
 
@@ -327,11 +343,15 @@ impl<M> Outbound<M> {
         if self.entries.is_empty() && self.entries.capacity() > 256 {
             self.entries = VecDeque::new();
         }
+        if self.overtaken.is_some() {
+            self.drop_overtaken();
+        }
     }
 
     /// Continues the session on a new connection: everything unfinished is to be sent again ([MQTT-4.4.0-1]).
     pub fn resume(&mut self, config: OutboundConfig) {
-        for entry in &mut self.entries {
+        let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| &mut overtaken.exchanges);
+        for entry in overtaken.map(|(_, state)| state).chain(&mut self.entries) {
             if matches!(entry, State::Reserved) {
                 *entry = State::Finished;
             }
@@ -339,57 +359,11 @@ impl<M> Outbound<M> {
         self.drop_finished();
         (self.quota, self.released_before) = (config.window.max(1), 0);
         self.resent = 0;
+        if let Some(overtaken) = &mut self.overtaken {
+            overtaken.resent = 0;
+        }
         self.aliases = OutgoingAliases::new(if config.version.is_v5() { config.topic_alias_maximum } else { 0 });
         self.config = config;
-    }
-
-    /// Whether [`resend`](Self::resend) has something to send.
-    #[must_use]
-    #[inline]
-    pub fn is_resending(&self) -> bool {
-        self.resent < self.entries.len()
-    }
-
-    /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
-    /// ([MQTT-3.3.1-1]), until the window closes or `out` has `stop` bytes. `describe` returns the message of an `M`.
-    /// Gives back messages that count as delivered, because they are too large for the peer's present limit
-    /// ([MQTT-3.1.2-25]).
-    pub fn resend(
-        &mut self,
-        stop: usize,
-        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
-        out: &mut Vec<u8>,
-    ) -> Vec<M> {
-        let mut too_large = Vec::new();
-        let version = self.config.version;
-        let mut id = self.id_at(self.resent);
-        while out.len() < stop {
-            let Some(entry) = self.entries.get_mut(self.resent) else { break };
-            let sent = match entry {
-                State::Finished | State::Reserved => true,
-                State::AwaitingPubcomp => {
-                    self.released_before += 1;
-                    // A packet without properties always fits.
-                    Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok()
-                }
-                State::AwaitingPuback(message) | State::AwaitingPubrec(message) => {
-                    if self.quota == 0 {
-                        break;
-                    }
-                    self.quota -= 1;
-                    let how = Transmission { dup: true, packet_id: Some(id), ..Transmission::default() };
-                    describe(message).transmit(version, how, self.config.packet_bytes_max, out).is_ok()
-                }
-            };
-            if !sent {
-                too_large.extend(std::mem::replace(entry, State::Finished).into_message());
-                self.quota += 1;
-            }
-            self.resent += 1;
-            id = id.next();
-        }
-        self.drop_finished();
-        too_large
     }
 
     fn id_at(&self, index: usize) -> PacketId {
@@ -402,13 +376,17 @@ impl<M> Outbound<M> {
         self.first = self.id_at(self.entries.len());
         self.resent = 0;
         (self.quota, self.released_before) = (self.config.window.max(1), 0);
-        self.entries.drain(..).filter_map(State::into_message)
+        let overtaken = self.overtaken.take().map(|overtaken| overtaken.exchanges).unwrap_or_default();
+        overtaken.into_iter().map(|(_, state)| state).chain(self.entries.drain(..)).filter_map(State::into_message)
     }
 
     /// Bytes held, the messages aside.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<State<M>>() + self.aliases.bytes()
+        let overtaken = self.overtaken.as_ref().map_or(0, |overtaken| overtaken.exchanges.capacity());
+        self.entries.capacity() * size_of::<State<M>>()
+            + overtaken * size_of::<(PacketId, State<M>)>()
+            + self.aliases.bytes()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sessions that outlive the process: exchanges that go on with the identifiers that they had, and identifiers that are
 //! chosen by the caller, so that it knows them without having noted them.
 
-use super::{FINISHED_SPAN, IDENTIFIERS, Outbound, State};
+use super::{IDENTIFIERS, Outbound, State};
 use crate::{PacketId, Qos};
 
 /// An exchange that was not over when the session was stored.
@@ -36,10 +36,12 @@ impl<M> Outbound<M> {
     /// Has the next message sent with this identifier: those before it belong to messages that are not sent. Returns
     /// whether it can be now; it can when nothing is in flight.
     pub fn skip_to(&mut self, id: PacketId) -> bool {
-        if self.resent < self.entries.len() {
+        if !self.may_skip_to(id) {
             return false;
         }
-        let skipped = self.leave_out(id, (usize::from(self.config.window) + FINISHED_SPAN).min(IDENTIFIERS));
+        // One place more is for the message.
+        self.make_way(usize::from(id.steps_from(self.next_id())) + 1);
+        let skipped = self.leave_out(id, self.span());
         self.resent = self.entries.len();
         skipped
     }
@@ -47,14 +49,17 @@ impl<M> Outbound<M> {
     /// Whether [`skip_to`](Self::skip_to) would succeed.
     #[must_use]
     pub fn may_skip_to(&self, id: PacketId) -> bool {
-        let most = (usize::from(self.config.window) + FINISHED_SPAN).min(IDENTIFIERS);
-        let skipped = usize::from(id.steps_from(self.next_id()));
-        self.resent >= self.entries.len() && (self.entries.is_empty() || self.entries.len() + skipped < most)
+        if self.is_resending() || self.is_overtaken(id) {
+            return false;
+        }
+        self.entries.is_empty() || self.may_grow(usize::from(id.steps_from(self.next_id())) + 1)
     }
 
     /// The messages of unfinished exchanges, oldest first.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut M> {
-        self.entries.iter_mut().filter_map(|entry| match entry {
+        let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| &mut overtaken.exchanges);
+        let entries = overtaken.map(|(_, state)| state).chain(&mut self.entries);
+        entries.filter_map(|entry| match entry {
             State::AwaitingPuback(message) | State::AwaitingPubrec(message) => Some(message),
             State::AwaitingPubcomp | State::Reserved | State::Finished => None,
         })

@@ -149,15 +149,14 @@ fn identifiers_go_round_and_stay_apart() {
 }
 
 #[test]
-fn a_peer_that_never_acknowledges_the_oldest_is_bounded() {
+fn a_peer_that_never_acknowledges_the_oldest_is_sent_the_others() {
     let mut outbound = Outbound::new(CONFIG);
     let mut out = Vec::new();
     send(&mut outbound, "oldest", Qos::AtLeastOnce, &mut out);
-    let mut sent = 0;
-    while let Sent::Sent(Some(id)) = send(&mut outbound, "a", Qos::AtLeastOnce, &mut out) {
+    for number in 0..10_000 {
+        out.clear();
+        let Sent::Sent(Some(id)) = send(&mut outbound, "a", Qos::AtLeastOnce, &mut out) else { panic!("{number}") };
         outbound.handle_puback(id).unwrap();
-        sent += 1;
-        assert!(sent < 10_000);
     }
     assert!(outbound.bytes() < 100_000);
     outbound.handle_puback(id(1)).unwrap();

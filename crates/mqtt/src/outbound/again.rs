@@ -1,0 +1,94 @@
+//! Sending again what was not acknowledged, on the next connection.
+
+use super::{Outbound, State};
+use crate::packet::Transmission;
+use crate::{Ack, Outgoing, PacketId, PacketType};
+
+/// The outcome of sending an exchange again.
+enum Again {
+    Sent,
+    TooLarge,
+    /// The window is closed.
+    Closed,
+}
+
+impl<M> Outbound<M> {
+    /// Whether [`resend`](Self::resend) has something to send.
+    #[must_use]
+    #[inline]
+    pub fn is_resending(&self) -> bool {
+        let waits = self.overtaken.as_ref().is_some_and(|overtaken| overtaken.resent < overtaken.exchanges.len());
+        waits || self.resent < self.entries.len()
+    }
+
+    /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
+    /// ([MQTT-3.3.1-1]), until the window closes or `out` has `stop` bytes. `describe` returns the message of an `M`.
+    /// Gives back messages that count as delivered, because they are too large for the peer's present limit
+    /// ([MQTT-3.1.2-25]).
+    pub fn resend(
+        &mut self,
+        stop: usize,
+        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        out: &mut Vec<u8>,
+    ) -> Vec<M> {
+        let mut too_large = Vec::new();
+        while out.len() < stop {
+            let overtaken = self.overtaken.as_mut().filter(|overtaken| overtaken.resent < overtaken.exchanges.len());
+            let (mut entry, id) = match overtaken.and_then(|overtaken| overtaken.exchanges.get_mut(overtaken.resent)) {
+                Some((id, state)) => (std::mem::replace(state, State::Finished), *id),
+                None => match self.entries.get_mut(self.resent) {
+                    Some(state) => (std::mem::replace(state, State::Finished), self.id_at(self.resent)),
+                    None => break,
+                },
+            };
+            let again = self.again(&entry, id, &describe, out);
+            if matches!(again, Again::TooLarge) {
+                too_large.extend(std::mem::replace(&mut entry, State::Finished).into_message());
+            }
+            let overtaken = self.overtaken.as_mut().filter(|overtaken| overtaken.resent < overtaken.exchanges.len());
+            let (place, resent) = match overtaken {
+                Some(overtaken) => {
+                    (overtaken.exchanges.get_mut(overtaken.resent).map(|(_, state)| state), &mut overtaken.resent)
+                }
+                None => (self.entries.get_mut(self.resent), &mut self.resent),
+            };
+            if let Some(place) = place {
+                *place = entry;
+            }
+            if matches!(again, Again::Closed) {
+                break;
+            }
+            *resent += 1;
+        }
+        self.drop_finished();
+        too_large
+    }
+
+    fn again(
+        &mut self,
+        entry: &State<M>,
+        id: PacketId,
+        describe: &impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        out: &mut Vec<u8>,
+    ) -> Again {
+        let version = self.config.version;
+        let sent = match entry {
+            State::Finished | State::Reserved => true,
+            State::AwaitingPubcomp => {
+                self.released_before += 1;
+                // A packet without properties always fits.
+                Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok()
+            }
+            State::AwaitingPuback(message) | State::AwaitingPubrec(message) => {
+                if self.quota == 0 {
+                    return Again::Closed;
+                }
+                let how = Transmission { dup: true, packet_id: Some(id), ..Transmission::default() };
+                let sent = describe(message).transmit(version, how, self.config.packet_bytes_max, out).is_ok();
+                self.quota -= u16::from(sent);
+                sent
+            }
+        };
+        if sent { Again::Sent } else { Again::TooLarge }
+    }
+}
