@@ -1,5 +1,6 @@
 //! A list of cases run one after the other, filtered by the words on the command line as `cargo test` does.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -17,16 +18,39 @@ pub struct Case {
 /// Runs the cases whose name contains one of the words, or all.
 #[must_use]
 pub fn run(suite: &str, cases: &[Case]) -> ExitCode {
+    let outcome = run_cases(suite, cases);
+    if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The outcome of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The names of the cases that passed.
+    pub passed: BTreeSet<&'static str>,
+    failed: usize,
+}
+
+impl Outcome {
+    /// Whether something ran and all of it passed.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        !self.passed.is_empty() && self.failed == 0
+    }
+}
+
+/// As [`run`], and says which cases passed.
+#[must_use]
+pub fn run_cases(suite: &str, cases: &[Case]) -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let chosen = cases.iter().filter(|case| words.is_empty() || words.iter().any(|word| case.name.contains(word)));
-    let (mut passed, mut failed) = (0, Vec::new());
+    let (mut passed, mut failed) = (BTreeSet::new(), Vec::new());
     for case in chosen {
         let began = Instant::now();
         let outcome = (case.run)();
         let seconds = began.elapsed().as_secs_f32();
         match outcome {
             Ok(text) => {
-                passed += 1;
+                passed.insert(case.name);
                 println!("{suite} {}: ok in {seconds:.1} s {text}", case.name);
             }
             Err(error) => {
@@ -38,6 +62,6 @@ pub fn run(suite: &str, cases: &[Case]) -> ExitCode {
     for failure in &failed {
         println!("failed: {suite} {}", failure.replace('\n', " | "));
     }
-    println!("{passed} passed, {} failed", failed.len());
-    if passed > 0 && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!("{} passed, {} failed", passed.len(), failed.len());
+    Outcome { passed, failed: failed.len() }
 }

@@ -1,6 +1,6 @@
 //! The black-box suites: the built gateway against clients, testers and attackers.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::command::{cargo_tree, command, run};
 use crate::tree::Tree;
@@ -12,6 +12,16 @@ pub(crate) fn conformance(tree: &Tree) -> Result<()> {
     let binary = gateway::build(tree)?;
     let mut tests = cargo_tree("test", &["--test", "conformance"]);
     run(tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("H2SPEC", tree.h2spec()))
+}
+
+/// The cases of MQTT alone, and each statement of the standards with its proof.
+pub(crate) fn statements(tree: &Tree, words: &[&str]) -> Result<()> {
+    if words != ["mqtt"] {
+        bail!("`cargo xtask conformance mqtt`: there are statements of MQTT only");
+    }
+    let binary = gateway::build(tree)?;
+    let mut tests = cargo_tree("test", &["--test", "conformance", "--", "mqtt"]);
+    run(tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("FOGMUX_STATEMENTS", "1"))
 }
 
 /// The delivery suite: accepted messages arrive, at every door and over every transport, and memory is returned.

@@ -41,6 +41,9 @@ cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask cost [record] [TRACE]…
                            counts the instructions that the release program needs for a message of each trace, or of
                            these, and compares them with tests/cost/record.txt, or writes that file (valgrind)
+cargo xtask conformance mqtt
+                           asks the gateway about every normative statement of MQTT 3.1.1 and 5.0 (a part of `test
+                           conformance`), and prints each with its proof, or why there is none
 cargo xtask simulate [N]   runs N seeds of the simulation, 10 000 unless told otherwise, with optimisation
 cargo xtask fuzz [SECONDS] [TARGET]…
                            runs every fuzz target, or these (`dtls_*` are all that begin so), 60 seconds each unless
@@ -89,6 +92,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("size") => size::size(&tree),
         Some("dist") => dist::dist(&tree, &words.collect::<Vec<_>>()),
         Some("cross") => cross::cross(&tree),
+        Some("conformance") => foreign::statements(&tree, &words.collect::<Vec<_>>()),
         Some("cost") => cost::cost(&tree, &words.collect::<Vec<_>>()),
         Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),

@@ -7,18 +7,34 @@ use std::io::Write;
 use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::mqtt::{self, Connection, V4, V5, packet, string};
-use fogmux_tests::suite::Case;
 use fogmux_tests::tcp::{self, PATIENCE};
 
+use super::Proof;
 use crate::all;
 
-pub(crate) const CASES: &[Case] = &[
-    Case { name: "mqtt 5 malformed CONNECT", run: malformed_connect },
-    Case { name: "mqtt 5 malformed wills", run: malformed_wills },
-    Case { name: "mqtt 5 malformed packets", run: || malformed(V5) },
-    Case { name: "mqtt 3.1.1 malformed packets", run: || malformed(V4) },
-    Case { name: "mqtt 5 refusals that keep the connection", run: kept },
-    Case { name: "mqtt 5 maximum packet size", run: packet_size },
+pub(super) const PROOFS: &[Proof] = &[
+    Proof {
+        name: "mqtt 5 malformed CONNECT",
+        run: malformed_connect,
+        proves: "5:3.1.2-1 5:3.1.2-3 5:3.1.2-11 5:3.1.2-12 5:3.1.3-4",
+    },
+    Proof { name: "mqtt 5 malformed wills", run: malformed_wills, proves: "" },
+    Proof {
+        name: "mqtt 5 malformed packets",
+        run: || malformed(V5),
+        proves: "5:1.5.4-1 5:1.5.4-2 5:1.5.5-1 5:2.1.3-1 5:3.1.0-2 5:3.3.1-4 5:3.3.2-1 5:3.3.2-2 5:3.3.2-8 5:3.3.2-14 \
+                 5:3.3.4-6 5:3.6.1-1 5:3.8.1-1 5:3.8.3-2 5:3.8.3-4 5:3.8.3-5 5:3.10.1-1 5:3.10.3-2 5:4.7.0-1 5:4.7.1-1 \
+                 5:4.7.1-2 5:4.7.3-1 5:4.7.3-2 5:4.8.2-1 5:4.8.2-2 5:4.13.1-1",
+    },
+    Proof {
+        name: "mqtt 3.1.1 malformed packets",
+        run: || malformed(V4),
+        proves: "3:1.5.3-1 3:1.5.3-2 3:2.2.2-1 3:2.2.2-2 3:2.3.1-1 3:3.1.0-2 3:3.3.1-4 3:3.3.2-1 3:3.3.2-2 3:3.6.1-1 \
+                 3:3.8.1-1 3:3.8.3-3 3:3.8.3-4 3:3.10.1-1 3:3.10.3-2 3:4.7.1-1 3:4.7.1-2 3:4.7.1-3 3:4.7.3-1 3:4.7.3-2 \
+                 3:4.8.0-1",
+    },
+    Proof { name: "mqtt 5 refusals that keep the connection", run: kept, proves: "" },
+    Proof { name: "mqtt 5 maximum packet size", run: packet_size, proves: "" },
 ];
 
 /// Wrong bytes and the reason codes that the standard allows for them.
