@@ -180,9 +180,10 @@ fn doors_do_not_open_beyond_loopback_by_accident() {
         assert_eq!(lines_and_keys(text), [(line, key.to_owned())], "{text}");
     }
     let silent = load(&[Source::new("f.toml", "[listeners.mqtts]\naddress = \"0.0.0.0:8883\"")]).unwrap();
-    assert!(!silent.listeners.mqtts.lets_anonymous_in());
+    assert!(!silent.listeners.named("mqtts").unwrap().lets_anonymous_in_everywhere());
     let asked = "[listeners.mqtt]\naddress = \"0.0.0.0:1883\"\nallow_plaintext = true\nallow_remote_anonymous = true";
-    assert!(load(&[Source::new("f.toml", asked)]).unwrap().listeners.mqtt.lets_anonymous_in());
+    let asked = load(&[Source::new("f.toml", asked)]).unwrap();
+    assert!(asked.listeners.named("mqtt").unwrap().lets_anonymous_in_everywhere());
 }
 
 #[test]
@@ -211,7 +212,7 @@ fn broken_toml_is_reported_together_with_what_could_still_be_read() {
 fn the_command_line_may_leave_the_quotes_out() {
     let settings = ["listeners.mqtt.address=127.0.0.1:0", "workers.count=2", "log.filter=\"debug\""].map(str::to_owned);
     let config = load(&super::sources(None, &settings).unwrap()).unwrap();
-    assert_eq!(config.listeners.mqtt.address.port(), 0);
+    assert_eq!(config.listeners.named("mqtt").unwrap().addresses, ["127.0.0.1:0".parse().unwrap()]);
     assert_eq!((config.workers.count, config.log.filter.as_str()), (2, "debug"));
 }
 
