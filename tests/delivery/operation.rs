@@ -8,6 +8,7 @@ mod descriptors;
 mod disk;
 mod early;
 mod exit;
+mod listeners;
 mod memory;
 mod polite;
 mod pressure;
@@ -35,6 +36,10 @@ pub(crate) const CASES: &[Case] = &[
     checked::STARTS,
     early::SIGNALS,
     early::KILLED,
+    listeners::NAMED,
+    listeners::ADDRESSES,
+    listeners::LATER,
+    listeners::OSCORE,
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,
