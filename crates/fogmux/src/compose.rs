@@ -181,8 +181,8 @@ fn open_store(config: &Config, directory: &Path) -> Result<JournalStore, Failure
     })
 }
 
-/// The addresses of listeners to open, of the doors that this program has: without a certificate those that encrypt stay
-/// closed. HTTPS comes before HTTP/3, which takes its port when that is left to the system.
+/// The addresses of listeners to open, of the doors that this program has: without a certificate those that encrypt
+/// stay closed. HTTPS comes before HTTP/3, which takes its port when that is left to the system.
 pub(crate) fn listen(config: &Config, certificate: bool) -> Vec<Listen> {
     let enabled = config.listeners.each().map(|(_, listener)| listener).filter(|listener| listener.enabled);
     let can_encrypt = |tls: &Tls| certificate || !tls.profile.is_encrypted();

@@ -192,6 +192,16 @@ fn opens(
         Ok(())
     };
     metric(0)?;
+    let doctor = Command::new(std::env::var("FOGMUX_BIN").context("FOGMUX_BIN")?)
+        .args(["doctor", "--config"])
+        .arg(home.join("fogmux.toml"))
+        .arg("--data")
+        .arg(home.join("data"))
+        .output()?;
+    let found = String::from_utf8_lossy(&doctor.stdout);
+    for what in ["listener-not-open", "listener-port"] {
+        ensure!(found.lines().filter(|line| line.contains(what)).count() == 2, "{what}:\n{found}");
+    }
     drop((tcp_holder, udp_holder));
     let began = Instant::now();
     while ready(http)? != "ready\n" {

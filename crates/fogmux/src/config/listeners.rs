@@ -46,7 +46,7 @@ impl Listeners {
     pub(crate) fn with_defaults_of(sources: &[Source]) -> Self {
         let mut defaults = Defaults::default();
         for source in sources {
-            // What is wrong is found when the source is read as a whole.
+            // Mistakes are found when the source is read as a whole.
             read_source(source, &mut InConfig(InListeners(&mut defaults)), &mut Findings::default());
         }
         Self::with(defaults)

@@ -21,7 +21,7 @@ use crate::{
     listener::{Listen, Listener},
 };
 
-/// What a worker is given.
+/// A connection or a socket for a worker.
 pub(super) enum Arrival {
     /// A connection.
     Connection(Accepted),

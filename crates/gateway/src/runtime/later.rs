@@ -1,5 +1,5 @@
-//! Listeners whose address or port was not to be had at the start: an interface that gets its address later, a port that
-//! another process still had. Each is tried again until it opens.
+//! Listeners whose address or port was not to be had at the start: an interface that gets its address later, a port
+//! that another process still had. Each is tried again until it opens.
 
 use std::{
     rc::Rc,

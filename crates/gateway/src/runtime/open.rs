@@ -20,7 +20,7 @@ use crate::{
     listening::{Listening, Place, Spot},
 };
 
-/// What the sockets of a gateway are made with.
+/// The parts that the sockets of a gateway are made with.
 pub(super) struct Plan<'a> {
     pub(super) tls: Option<&'a TlsConfig>,
     pub(super) quic: &'a QuicLimits,
