@@ -24,9 +24,9 @@ use crate::{
 /// A connection or a socket for a worker.
 pub(super) enum Arrival {
     /// A connection.
-    Connection(Accepted),
+    Connection(Box<Accepted>),
     /// A socket of its own.
-    Socket(Udp),
+    Socket(Box<Udp>),
 }
 
 /// A connection on its way to its worker.
@@ -45,7 +45,7 @@ pub(super) fn hand_out(sockets: Vec<(usize, Udp)>, workers: &[mpsc::UnboundedSen
     for (worker, socket) in sockets {
         if let Some(to) = workers.get(worker) {
             // A worker that is gone serves nothing.
-            let _ = to.send(Arrival::Socket(socket));
+            let _ = to.send(Arrival::Socket(Box::new(socket)));
         }
     }
 }
@@ -81,7 +81,7 @@ pub(super) async fn accept(
         let peer = Peer { sources, listener: Some(tcp.place), ..Peer::plain(address, anonymous) };
         // A worker that is gone takes its connections with it.
         let accepted = Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat, proxied };
-        let _ = to.send(Arrival::Connection(accepted));
+        let _ = to.send(Arrival::Connection(Box::new(accepted)));
     }
 }
 

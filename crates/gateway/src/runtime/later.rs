@@ -46,7 +46,7 @@ pub(super) async fn open(
     };
     tracing::info!(listener = name, %address, "this address is open now");
     match bound {
-        Bound::Tcp(tcp) => accept::accept(Rc::clone(&ctx), tcp, workers, seats).await,
+        Bound::Tcp(tcp) => accept::accept(Rc::clone(&ctx), *tcp, workers, seats).await,
         Bound::Udp(sockets) => accept::hand_out(sockets, &workers),
     }
 }

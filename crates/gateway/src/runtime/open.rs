@@ -75,7 +75,7 @@ pub(super) enum Udp {
 
 /// The sockets of a listener at one address.
 pub(super) enum Bound {
-    Tcp(Tcp),
+    Tcp(Box<Tcp>),
     /// With the number of the worker of each.
     Udp(Vec<(usize, Udp)>),
 }
@@ -216,7 +216,7 @@ impl Prepared {
                 let socket = listener::tcp(wanted, PortSharing::Exclusive)?;
                 let address = socket.local_addr()?;
                 let (listen, tls) = (self.listen.clone(), tls.clone());
-                (Bound::Tcp(Tcp { place: self.place, listen, socket, tls }), address)
+                (Bound::Tcp(Box::new(Tcp { place: self.place, listen, socket, tls })), address)
             }
             #[cfg(feature = "coap")]
             Way::Coap => {

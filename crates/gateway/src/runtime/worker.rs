@@ -54,7 +54,7 @@ pub(super) fn start(
     let mut tcp = Vec::new();
     for bound in sockets.bound {
         match bound {
-            Bound::Tcp(listener) => tcp.push(listener),
+            Bound::Tcp(listener) => tcp.push(*listener),
             Bound::Udp(sockets) => accept::hand_out(sockets, &senders),
         }
     }
@@ -182,8 +182,8 @@ async fn run(ctx: Rc<WorkerContext>, doors: WorkerDoors, mut arrivals: mpsc::Unb
             biased;
             () = &mut drain => break,
             arrival = arrivals.recv() => match arrival {
-                Some(Arrival::Connection(accepted)) => serve_tcp(&ctx, &doors, accepted, &tasks),
-                Some(Arrival::Socket(udp)) => serve_udp(&doors, udp, &tasks),
+                Some(Arrival::Connection(accepted)) => serve_tcp(&ctx, &doors, *accepted, &tasks),
+                Some(Arrival::Socket(udp)) => serve_udp(&doors, *udp, &tasks),
                 None => break,
             },
         }
