@@ -67,7 +67,7 @@ pub(super) enum Udp {
     Coap { socket: std::net::UdpSocket, listener: coap::Listener },
     /// CoAP over DTLS: one for each worker.
     #[cfg(feature = "coap")]
-    Coaps { socket: std::net::UdpSocket, listener: coap::DtlsListener },
+    Coaps { socket: std::net::UdpSocket, listener: Box<coap::DtlsListener> },
     /// QUIC: one in all, for two endpoints on one port were slower.
     #[cfg(feature = "http")]
     Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, listen: Listen, place: Place },
@@ -233,7 +233,8 @@ impl Prepared {
                 let admits = self.coap();
                 let sockets = group.into_iter().zip(coap::Handover::among(self.workers)).map(|(socket, handover)| {
                     let (credentials, cookies) = (credentials.clone(), Arc::clone(cookies));
-                    Udp::Coaps { socket, listener: coap::DtlsListener { credentials, cookies, admits, handover } }
+                    let listener = Box::new(coap::DtlsListener { credentials, cookies, admits, handover });
+                    Udp::Coaps { socket, listener }
                 });
                 (Bound::Udp(sockets.enumerate().collect()), address)
             }
