@@ -8,6 +8,7 @@ mod descriptors;
 mod disk;
 mod early;
 mod exit;
+mod listeners;
 mod memory;
 mod monitoring;
 mod polite;
@@ -36,6 +37,10 @@ pub(crate) const CASES: &[Case] = &[
     checked::STARTS,
     early::SIGNALS,
     early::KILLED,
+    listeners::NAMED,
+    listeners::ADDRESSES,
+    listeners::LATER,
+    listeners::OSCORE,
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,

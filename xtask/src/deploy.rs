@@ -106,7 +106,8 @@ fn ports(config: &str) -> Vec<String> {
     let mut found = Vec::new();
     for section in config.split("\n[listeners.").skip(1) {
         let name = section.split(']').next().unwrap_or_default();
-        let address = section.lines().find_map(|line| line.strip_prefix("address = \"")).unwrap_or_default();
+        // The section with defaults has none.
+        let Some(address) = section.lines().find_map(|line| line.strip_prefix("address = \"")) else { continue };
         let port = address.trim_end_matches('"').rsplit(':').next().unwrap_or_default();
         if matches!(name, "coap" | "coaps") {
             found.push(format!("{port}/udp"));

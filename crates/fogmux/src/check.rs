@@ -84,7 +84,7 @@ pub(crate) fn warnings(config: &Config, directory: Option<&Path>) -> Vec<String>
 fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
     let has_rules = config.auth.acl_file.is_some()
         || data::directory(directory).is_ok_and(|directory| directory.join(data::ACL).exists());
-    let each = config.listeners.each().into_iter();
+    let each = config.listeners.each();
     let open: Vec<&str> =
         each.filter(|(_, listener)| listener.enabled && !listener.is_loopback()).map(|(name, _)| name).collect();
     if has_rules || open.is_empty() {

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use fogmux_auth::Authority;
 use fogmux_gateway::listener::Listen;
+use fogmux_gateway::listening::http3_name;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
 use fogmux_net::channel::Zeroizing;
 use fogmux_net::{PskSource, profile::Stack};
 use fogmux_store::{JournalStore, NotKept, OpenError, StoreConfig};
 
-use crate::config::{Config, Tls};
+use crate::config::{Config, Listener as Configured, Tls};
 use crate::data;
 use crate::disk;
 use crate::exit::{Failure, Status};
@@ -180,38 +181,34 @@ fn open_store(config: &Config, directory: &Path) -> Result<JournalStore, Failure
     })
 }
 
-/// The listeners to open, of the doors that this program has: without a certificate those that encrypt stay closed.
-/// HTTPS comes before HTTP/3, which takes its port when that is left to the system.
+/// The addresses of listeners to open, of the doors that this program has: without a certificate those that encrypt
+/// stay closed. HTTPS comes before HTTP/3, which takes its port when that is left to the system.
 pub(crate) fn listen(config: &Config, certificate: bool) -> Vec<Listen> {
-    let listeners = &config.listeners;
-    let all = [
-        (Listener::Mqtt, &listeners.mqtt),
-        (Listener::Mqtts, &listeners.mqtts),
-        (Listener::Coap, &listeners.coap),
-        (Listener::Coaps, &listeners.coaps),
-        (Listener::CoapTcp, &listeners.coap_tcp),
-        (Listener::CoapsTcp, &listeners.coaps_tcp),
-        (Listener::Http, &listeners.http),
-        (Listener::Https, &listeners.https),
-        (Listener::Http3, &listeners.https),
-        (Listener::Xmpp, &listeners.xmpp),
-        (Listener::Xmpps, &listeners.xmpps),
-    ];
+    let enabled = config.listeners.each().map(|(_, listener)| listener).filter(|listener| listener.enabled);
+    let can_encrypt = |tls: &Tls| certificate || !tls.profile.is_encrypted();
+    let possible = enabled.filter(|one| one.kind.has_door() && one.tls().is_none_or(can_encrypt));
+    possible.flat_map(|listener| addresses(listener, config.http.http3)).collect()
+}
+
+/// One listener at each of its addresses, and then HTTP/3 at those if it is HTTPS.
+fn addresses(listener: &Configured, http3: bool) -> Vec<Listen> {
+    let security = listener.tls().map(Tls::security).unwrap_or_default();
     // QUIC has TLS 1.3 of rustls, and no way without (RFC 9001).
-    let https = listeners.https.tls().map(Tls::security).unwrap_or_default();
-    let quic = config.http.http3 && https.profile.stack == Stack::Rustls;
-    let wanted = |listener| listener != Listener::Http3 || quic;
-    all.into_iter()
-        .filter(|(listener, settings)| settings.enabled && wanted(*listener) && listener.has_door())
-        .filter(|(_, settings)| certificate || !settings.tls().is_some_and(|tls| tls.profile.is_encrypted()))
-        .map(|(listener, settings)| Listen {
-            listener,
-            address: settings.address,
-            anonymous: settings.lets_anonymous_in(),
-            sources: settings.auth,
-            security: settings.tls().map(Tls::security).unwrap_or_default(),
-            remote_anonymous: settings.anonymous && settings.allow_remote_anonymous,
-            proxy_protocol: listener != Listener::Http3 && settings.proxy_protocol == Some(true),
+    let quic = listener.kind == Listener::Https && http3 && security.profile.stack == Stack::Rustls;
+    let kinds = [Some(listener.kind), quic.then_some(Listener::Http3)];
+    let sockets = kinds.into_iter().flatten().flat_map(|kind| listener.sockets().map(move |socket| (kind, socket)));
+    sockets
+        .map(|(kind, (address, shares_port))| Listen {
+            listener: kind,
+            name: if kind == Listener::Http3 { http3_name(&listener.name) } else { listener.name.clone() }.into(),
+            address,
+            shares_port,
+            anonymous: listener.lets_anonymous_in(address),
+            sources: listener.auth,
+            security,
+            remote_anonymous: listener.anonymous && listener.allow_remote_anonymous,
+            proxy_protocol: kind != Listener::Http3 && listener.proxy_protocol == Some(true),
+            oscore_only: listener.is_oscore_only() && !address.ip().is_loopback(),
         })
         .collect()
 }

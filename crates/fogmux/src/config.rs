@@ -7,6 +7,7 @@
 pub(crate) mod auth;
 mod clashes;
 mod doors;
+mod listener;
 mod listeners;
 mod load;
 mod model;
@@ -17,7 +18,7 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use listeners::{Listener, Protection, Tls};
+pub(crate) use listener::{Listener, Protection, Tls, is_on_udp};
 pub(crate) use load::{load, sources};
 pub(crate) use model::{Config, Log, LogFormat};
 pub(crate) use problem::{Location, Problem, Problems, Source};

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     config.listeners.free_ports();
     let home = home::prepare(&config, directory.path())?;
     let running = compose::start(&config, &home)?;
-    let doors = DemoDoor::all(&running.gateway.addresses, &home);
+    let doors = DemoDoor::all(&running.gateway, &home);
     let (table, stopped) = block_on(async {
         let table = LocalSet::new().run_until(show(&doors, patience)).await;
         (table, running.stop(Duration::from_secs(5)).await)

@@ -1,6 +1,7 @@
 //! The data directory of a gateway, and its creation at the first start: an authority with a certificate, and an
 //! administrator with a random password.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -107,7 +108,7 @@ const OWN: &str = "the gateway's own certificate";
 /// certificates are optional do not ask for them.
 fn own_authority(config: &Config, directory: &Path) -> Result<Option<PathBuf>, Failure> {
     let asks = |tls: &Tls| tls.security().client_certificates != ClientCertificates::No;
-    let listeners = config.listeners.each().into_iter();
+    let listeners = config.listeners.each();
     let asked =
         listeners.filter(|(_, listener)| listener.enabled).any(|(_, listener)| listener.tls().is_some_and(asks));
     let found = data::found(directory.join(data::AUTHORITY))?;
@@ -173,7 +174,7 @@ fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
 
 /// Returns the additional key types that profiles need.
 fn other_keys(config: &Config) -> Vec<KeyKind> {
-    let enabled = config.listeners.each().into_iter().filter(|(_, listener)| listener.enabled);
+    let enabled = config.listeners.each().filter(|(_, listener)| listener.enabled);
     let mut kinds: Vec<_> = enabled.filter_map(|(_, listener)| listener.tls()?.profile.server_key).collect();
     kinds.retain(|kind| *kind != KeyKind::EcdsaP256);
     // The shorter first: it is used by profiles that require no more.
@@ -184,10 +185,13 @@ fn other_keys(config: &Config) -> Vec<KeyKind> {
 
 /// Returns the names of this gateway for clients, besides localhost and the host's name.
 fn names(config: &Config) -> Vec<String> {
-    let addresses = config.listeners.each().into_iter().map(|(_, listener)| listener.address.ip());
+    let addresses = config.listeners.each().flat_map(|(_, listener)| &listener.addresses).map(SocketAddr::ip);
     let mut names = vec![config.xmpp_domain().to_owned()];
-    names.extend(addresses.filter(|ip| !ip.is_loopback() && !ip.is_unspecified()).map(|ip| ip.to_string()));
-    names.dedup();
+    for ip in addresses.filter(|ip| !ip.is_loopback() && !ip.is_unspecified()).map(|ip| ip.to_string()) {
+        if !names.contains(&ip) {
+            names.push(ip);
+        }
+    }
     names
 }
 
@@ -211,9 +215,9 @@ pub(crate) fn sources(config: &Config, directory: Option<&Path>) -> Result<Sourc
 
 /// Returns the widest policy for anonymous clients of all listeners; each listener applies its own as well.
 fn anonymous(config: &Config) -> AnonymousPolicy {
-    let all = config.listeners.each();
-    let open = all.into_iter().map(|(_, listener)| listener).filter(|listener| listener.lets_anonymous_in());
-    let policy = open.map(|listener| match listener.is_loopback() || !listener.enabled {
+    let sockets = config.listeners.each().flat_map(|(_, one)| one.addresses.iter().map(move |at| (one, *at)));
+    let open = sockets.filter(|(listener, address)| listener.lets_anonymous_in(*address));
+    let policy = open.map(|(listener, address)| match address.ip().is_loopback() || !listener.enabled {
         true => AnonymousPolicy::Loopback,
         false => AnonymousPolicy::Everywhere,
     });
@@ -288,7 +292,8 @@ mod tests {
         use AnonymousPolicy::{Everywhere, Loopback, Never};
         let remote = "[listeners.mqtts]\naddress = \"0.0.0.0:8883\"\nallow_remote_anonymous = true\n";
         let listeners = Config::default().listeners;
-        let closed = listeners.each().map(|(name, _)| format!("[listeners.{name}]\nanonymous = false\n")).concat();
+        let closed: String =
+            listeners.each().map(|(name, _)| format!("[listeners.{name}]\nanonymous = false\n")).collect();
         let cases = [
             ("", Loopback),
             (&*closed, Never),

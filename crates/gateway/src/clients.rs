@@ -17,7 +17,7 @@ use std::{
 
 use fogmux_auth::Door;
 
-use crate::listener::Listener;
+use crate::listening::Place;
 
 /// A connection that is logged in.
 pub(crate) struct Client {
@@ -39,7 +39,7 @@ impl fmt::Debug for Client {
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) door: Door,
-    pub(crate) listener: Option<Listener>,
+    pub(crate) listener: Option<Place>,
     pub(crate) address: SocketAddr,
     pub(crate) principal: Arc<str>,
     /// Its client identifier or resource, or nothing.

@@ -30,6 +30,7 @@ mod handshake;
 pub mod http;
 mod left;
 pub mod listener;
+pub mod listening;
 mod liveness;
 pub mod metrics;
 #[cfg(feature = "mqtt")]

@@ -1,9 +1,6 @@
 //! Listeners: their protocols, addresses and policies.
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use fogmux_auth::{Door, SourceSet};
 use fogmux_net::Security;
@@ -95,13 +92,17 @@ impl Listener {
     }
 }
 
-/// A listener's address and policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A listener at one of its addresses, with its policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// The protocol.
     pub listener: Listener,
+    /// The name in the configuration. Listeners of one name and protocol at several addresses are one to operators.
+    pub name: Arc<str>,
     /// Address; port 0 takes a free one. [`Listener::Http3`] with port 0 takes the port of [`Listener::Https`].
     pub address: SocketAddr,
+    /// Whether port 0 is the port that the address before this one was given: the IPv4 half of a dual-stack address.
+    pub shares_port: bool,
     /// Whether anonymous clients are admitted.
     pub anonymous: bool,
     /// The credentials it takes.
@@ -112,47 +113,25 @@ pub struct Listen {
     pub remote_anonymous: bool,
     /// Whether connections come from proxies only and begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
+    /// Whether every CoAP request without OSCORE is refused, discovery included.
+    pub oscore_only: bool,
 }
 
 impl Listen {
-    /// A listener that takes every credential and admits no anonymous clients.
+    /// A listener under the name of its protocol that takes every credential and admits no anonymous clients.
     #[must_use]
     pub fn new(listener: Listener, address: SocketAddr) -> Self {
         Self {
             listener,
+            name: listener.name().into(),
             address,
+            shares_port: false,
             anonymous: false,
             sources: SourceSet::ALL,
             security: Security::default(),
             remote_anonymous: false,
             proxy_protocol: false,
+            oscore_only: false,
         }
     }
-}
-
-/// The listeners that admit anonymous clients: those on this machine in the lower half, those beyond it in the upper.
-#[derive(Debug, Default)]
-pub struct OpenListeners(AtomicU32);
-
-impl OpenListeners {
-    /// Replaces them. Each comes with whether it admits anonymous clients from beyond this machine.
-    pub fn set(&self, listeners: impl IntoIterator<Item = (Listener, bool)>) {
-        let of = |(listener, remote)| bit(listener) | if remote { bit(listener) << REMOTE } else { 0 };
-        let bits = listeners.into_iter().fold(0, |bits, open| bits | of(open));
-        self.0.store(bits, Ordering::Release);
-    }
-
-    pub(crate) fn contains(&self, listener: Listener) -> bool {
-        self.0.load(Ordering::Acquire) & bit(listener) != 0
-    }
-
-    pub(crate) fn contains_remote(&self, listener: Listener) -> bool {
-        self.0.load(Ordering::Acquire) & (bit(listener) << REMOTE) != 0
-    }
-}
-
-const REMOTE: u32 = 16;
-
-const fn bit(listener: Listener) -> u32 {
-    1 << listener as u32
 }

@@ -10,10 +10,7 @@ use fogmux_net::{Profile, TlsConfig};
 use fogmux_store::JournalStore;
 
 pub use crate::counter::{Counter, Gauge};
-use crate::{
-    listener::{Listen, Listener},
-    shares::ShareMetrics,
-};
+use crate::{listener::Listen, shares::ShareMetrics};
 
 /// The counters of one door.
 #[derive(Debug, Default)]
@@ -139,23 +136,25 @@ pub struct Metrics {
 #[derive(Debug, Default)]
 pub struct Certificates {
     tls: Option<TlsConfig>,
-    listeners: Vec<(Listener, &'static Profile)>,
+    listeners: Vec<(Arc<str>, &'static Profile)>,
 }
 
 impl Certificates {
     /// Of those listeners that have one.
     #[must_use]
-    pub fn of(listen: &[Listen], tls: Option<&TlsConfig>) -> Self {
-        let with_one = listen.iter().filter(|listen| listen.listener.has_certificate());
-        let listeners = with_one.map(|listen| (listen.listener, listen.security.profile));
-        let encrypted = listeners.filter(|(_, profile)| profile.is_encrypted() && !profile.psk).collect();
+    pub fn of<'a>(listen: impl Iterator<Item = &'a Listen>, tls: Option<&TlsConfig>) -> Self {
+        let with_one = listen.filter(|listen| listen.listener.has_certificate());
+        let listeners = with_one.map(|listen| (Arc::clone(&listen.name), listen.security.profile));
+        let mut encrypted: Vec<_> = listeners.filter(|(_, profile)| profile.is_encrypted() && !profile.psk).collect();
+        // Of several addresses one name is left.
+        encrypted.dedup_by(|one, other| one.0 == other.0);
         Self { tls: tls.cloned(), listeners: encrypted }
     }
 
     /// When the certificate of each listener expires, in seconds since 1970.
-    pub fn not_after_unix_s(&self) -> impl Iterator<Item = (Listener, u64)> {
+    pub fn not_after_unix_s(&self) -> impl Iterator<Item = (&str, u64)> {
         let all = self.listeners.iter();
-        all.filter_map(|(listener, profile)| Some((*listener, self.tls.as_ref()?.not_after_unix_s(profile)?)))
+        all.filter_map(|(name, profile)| Some((&**name, self.tls.as_ref()?.not_after_unix_s(profile)?)))
     }
 }
 

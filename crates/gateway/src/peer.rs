@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use fogmux_auth::SourceSet;
 use fogmux_net::Channel;
 
-use crate::listener::{Listener, OpenListeners};
+use crate::listening::{Listening, Place};
 
 /// The peer of a connection, and how it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub struct Peer {
     pub secure: bool,
     /// Whether its listener admitted anonymous clients when it was opened; see `Peer::may_be_anonymous`.
     pub anonymous: bool,
-    /// Its listener, if that is one of the configuration.
-    pub listener: Option<Listener>,
+    /// The address of a listener that it came to, if that is one of the configuration.
+    pub listener: Option<Place>,
     /// The credentials that the listener takes.
     pub sources: SourceSet,
     /// The result of the handshake; `None` on a plain connection.
@@ -38,11 +38,11 @@ impl Peer {
 
     /// Whether its listener admits it without credentials now, which a reload can change. Who came through a proxy may
     /// be anywhere, whatever the address of the connection.
-    pub(crate) fn may_be_anonymous(&self, open: &OpenListeners) -> bool {
+    pub(crate) fn may_be_anonymous(&self, listening: &Listening) -> bool {
         match self.listener {
             None => self.anonymous && self.through.is_none(),
-            Some(listener) if self.through.is_some() => open.contains_remote(listener),
-            Some(listener) => open.contains(listener),
+            Some(place) if self.through.is_some() => listening.admits_remote(place),
+            Some(place) => listening.admits(place),
         }
     }
 

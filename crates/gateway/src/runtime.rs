@@ -6,6 +6,8 @@
 
 pub(crate) mod accept;
 pub(crate) mod doors;
+mod later;
+mod open;
 mod proxied;
 mod wall_clock;
 pub(crate) mod worker;
@@ -27,7 +29,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use self::doors::Doors;
+use self::{doors::Doors, open::Plan};
 #[cfg(feature = "coap")]
 use crate::coap::{CoapConfig, CoapDoor, oscore::Keyring};
 #[cfg(feature = "http")]
@@ -39,6 +41,7 @@ use crate::xmpp::{XmppConfig, XmppDoor};
 use crate::{
     clock::Clock,
     listener::{Listen, Listener},
+    listening::Listening,
     metrics::{Certificates, Metrics},
     phase::Phase,
     proxy::ProxyConfig,
@@ -104,24 +107,24 @@ pub struct GatewayConfig {
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener could not be bound.
-    #[error("cannot listen for {} on {address}: {source}", listener.name())]
+    /// A listener could not be bound for a reason that does not pass, or none could.
+    #[error("cannot listen for {name} on {address}: {source}")]
     Bind {
-        /// The listener.
-        listener: Listener,
+        /// The name of the listener.
+        name: Arc<str>,
         /// The address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
     /// A listener needs a certificate and there is none.
-    #[error("{} needs a certificate", .0.name())]
-    NoCertificate(Listener),
+    #[error("{0} needs a certificate")]
+    NoCertificate(Arc<str>),
     /// A listener's profile needs something that is not configured.
-    #[error("{}: {source}", listener.name())]
+    #[error("{name}: {source}")]
     Tls {
-        /// The listener.
-        listener: Listener,
+        /// The name of the listener.
+        name: Arc<str>,
         /// The reason.
         source: TlsError,
     },
@@ -139,8 +142,6 @@ pub struct Gateway;
 
 /// A running gateway. Dropping it leaves the threads running; call [`RunningGateway::drain`].
 pub struct RunningGateway {
-    /// The addresses of its listeners, with the ports they were given.
-    pub addresses: Vec<(Listener, SocketAddr)>,
     /// The state that its workers share.
     pub shared: Arc<Shared>,
     tls: Option<TlsConfig>,
@@ -150,7 +151,8 @@ pub struct RunningGateway {
 }
 
 impl Gateway {
-    /// Binds every listener, then starts the workers.
+    /// Binds the listeners, then starts the workers. A listener whose address or port is not to be had yet is opened
+    /// later, unless that is so for all of them.
     ///
     /// # Errors
     /// [`StartError`]; nothing is left running then.
@@ -164,52 +166,46 @@ impl Gateway {
         let now = clock.now();
         let store = Box::new(Unstored(store));
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
-        let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
-        let addresses = sockets.addresses();
+        let listening = Listening::new(config.listen);
+        let plan = Plan { tls: config.tls.as_ref(), quic: &config.quic, workers };
+        let sockets = open::all(&listening, &plan)?;
+        let certificates = Certificates::of(listening.each().map(|(_, spot)| &spot.listen), config.tls.as_ref());
         let (draining, watched) = watch::channel(Phase::Open);
-        #[cfg(feature = "http")]
-        let http3_port = addresses.iter().find(|(l, _)| *l == Listener::Http3).map(|(_, a)| a.port());
         let doors = Doors {
             #[cfg(feature = "mqtt")]
             mqtt: Arc::new(MqttDoor::new(config.mqtt)),
             #[cfg(feature = "coap")]
             coap: Arc::new(CoapDoor::new(config.coap).with_contexts(config.oscore)),
             #[cfg(feature = "http")]
-            http: Arc::new(HttpDoor::new(HttpConfig { http3_port, ..config.http })),
+            http: Arc::new(HttpDoor::new(config.http)),
             #[cfg(feature = "xmpp")]
             xmpp: Arc::new(XmppDoor::new(config.xmpp)),
         };
         let store = config.store.map(OnceLock::from).unwrap_or_default();
         let shared = Arc::new(Shared {
-            metrics: Metrics {
-                store,
-                counted: doors.counted(),
-                certificates: Certificates::of(&config.listen, config.tls.as_ref()),
-                ..Metrics::default()
-            },
+            metrics: Metrics { store, counted: doors.counted(), certificates, ..Metrics::default() },
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
-            listening: addresses.clone(),
+            listening,
             #[cfg(feature = "xmpp")]
             realm: doors.xmpp.realm().into(),
             ..Shared::new(bus, authority, clock, watched)
         });
         #[cfg(feature = "mqtt")]
         doors.mqtt.restore(&shared);
-        let open = config.listen.iter().filter(|listen| listen.anonymous);
-        shared.open_to_anonymous.set(open.map(|listen| (listen.listener, listen.remote_anonymous)));
         let (done, finished) = mpsc::unbounded_channel();
         let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let threads = worker::start(&shared, &doors, sockets, &seats, &done).map_err(StartError::Worker)?;
-        Ok(RunningGateway { addresses, shared, tls: config.tls, draining, threads, finished })
+        Ok(RunningGateway { shared, tls: config.tls, draining, threads, finished })
     }
 }
 
 impl RunningGateway {
-    /// The address of a listener.
+    /// The first address that is open of a listener of this kind.
     #[must_use]
     pub fn address(&self, listener: Listener) -> Option<SocketAddr> {
-        self.addresses.iter().find(|(l, _)| *l == listener).map(|(_, address)| *address)
+        let mut open = self.shared.listening.open();
+        open.find(|(listen, _)| listen.listener == listener).map(|(_, address)| address)
     }
 
     /// The certificates in use, to be replaced by its `reload`.
@@ -223,7 +219,7 @@ impl RunningGateway {
     /// whether every worker was done before `deadline`.
     pub async fn drain(mut self, deadline: Duration) -> bool {
         let end = Instant::now() + deadline;
-        let ports: Vec<u16> = self.addresses.iter().map(|(_, address)| address.port()).collect();
+        let ports: Vec<u16> = self.shared.listening.open().map(|(_, address)| address.port()).collect();
         wind_down(&self.shared, &self.draining, deadline, &ports).await;
         let all = async {
             for _ in 0..self.threads.len() {
@@ -302,6 +298,6 @@ async fn wait_until(end: Instant, mut holds: impl FnMut() -> bool) {
 
 impl std::fmt::Debug for RunningGateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunningGateway").field("addresses", &self.addresses).finish_non_exhaustive()
+        f.debug_struct("RunningGateway").field("listening", &self.shared.listening).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! The context of a worker: what the connections of all doors on it share, and what all workers share. It knows no
 //! door; each door has a context of its own around this one.
 
-use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
@@ -12,7 +12,7 @@ use crate::{
     Peer,
     clients::{Arrived, Clients, Listed},
     clock::Clock,
-    listener::{Listener, OpenListeners},
+    listening::Listening,
     metrics::Metrics,
     phase::{Phase, Phases},
     proxy::ProxyRules,
@@ -34,8 +34,6 @@ pub struct Shared {
     pub authority: Arc<Authority>,
     /// Back-off after failed logins, for all doors.
     pub logins: LoginGuard,
-    /// The listeners that admit anonymous clients.
-    pub open_to_anonymous: OpenListeners,
     /// The threads that verify passwords.
     pub verifiers: Verifiers,
     /// Refusals that have been logged.
@@ -50,8 +48,8 @@ pub struct Shared {
     pub proxy: ProxyRules,
     /// The realm of the users: a domain. XMPP addresses in certificates are those of our users if they are in it.
     pub realm: Box<str>,
-    /// The listeners with the addresses that they were given.
-    pub(crate) listening: Vec<(Listener, SocketAddr)>,
+    /// The addresses of the listeners.
+    pub listening: Listening,
     /// Connections that are logged in.
     pub(crate) clients: Arc<Clients>,
     /// The connections and streams that a shutdown waits for.
@@ -71,7 +69,6 @@ impl Shared {
             bus,
             authority,
             logins: LoginGuard::default(),
-            open_to_anonymous: OpenListeners::default(),
             verifiers: Verifiers::default(),
             refusals: Refusals::default(),
             clock,
@@ -79,7 +76,7 @@ impl Shared {
             admission: Admission::new(AdmissionLimits::default()),
             proxy: ProxyRules::default(),
             realm: "localhost".into(),
-            listening: Vec::new(),
+            listening: Listening::default(),
             clients: Arc::default(),
             shutdown: Arc::default(),
             draining,

@@ -13,12 +13,12 @@ pub(super) const NAMES: [&str; 10] =
 const NO_PERMISSION: i32 = 77;
 
 pub(super) const ANONYMOUS: Row = Row {
-    keys: &["listeners.*.anonymous"],
+    keys: &["listeners.*.anonymous", "listeners.defaults.anonymous"],
     case: Case { name: "reload: anonymous, at each listener", run: anonymous },
 };
 
 pub(super) const REMOTE_ANONYMOUS: Row = Row {
-    keys: &["listeners.*.allow_remote_anonymous"],
+    keys: &["listeners.*.allow_remote_anonymous", "listeners.defaults.allow_remote_anonymous"],
     case: Case { name: "reload: allow_remote_anonymous, at each listener", run: remote_anonymous },
 };
 
@@ -64,6 +64,8 @@ fn anonymous() -> Result<String> {
     let mut subject = Subject::start(&[("workers.count", "1")], &[])?;
     let all = open(&subject.gateway)?;
     ensure!(all == NAMES, "only {all:?} are open at the start");
+    subject.changes(("listeners.defaults.anonymous", "false"), (all, Vec::new()), open)?;
+    subject.set("listeners.defaults.anonymous", "true")?;
     for name in NAMES {
         let key = format!("listeners.{name}.anonymous");
         subject.changes((&key, "false"), (true, false), |gateway| lets_in(gateway, name))?;
@@ -89,6 +91,9 @@ fn remote_anonymous() -> Result<String> {
     let settings: Vec<_> = settings.iter().map(|(key, value)| (key.as_str(), *value)).collect();
     let rules = "[[allow]]\nanonymous = true\nboth = [\"open/#\"]\n";
     let mut subject = Subject::start(&settings, &[("acl.toml", rules)])?;
+    let key = "listeners.defaults.allow_remote_anonymous";
+    subject.changes((key, "true"), (Vec::new(), NAMES.to_vec()), open)?;
+    subject.set(key, "false")?;
     for name in NAMES {
         let key = format!("listeners.{name}.allow_remote_anonymous");
         subject.changes((&key, "true"), (false, true), |gateway| lets_in(gateway, name))?;

@@ -4,9 +4,10 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use fogmux_gateway::Listener as Kind;
 use fogmux_net::{ClientCertificates, dtls::ListenerCredentials, profile::Stack};
 
-use super::listeners::{Listener, Protection};
+use super::listener::{Listener, Protection, is_on_udp};
 use super::model::Config;
 use super::reader::Findings;
 
@@ -14,8 +15,15 @@ use super::reader::Findings;
 pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
     find_shared_ports(config, findings);
     for (name, listener) in config.listeners.each() {
-        if listener.enabled && !listener.is_loopback() {
-            find_open_doors(name, listener, findings);
+        if listener.enabled && listener.addresses.is_empty() {
+            findings.clash(
+                &format!("listeners.{name}.kind"),
+                format!("listeners.{name}.address is missing"),
+                "an address: only a listener with the name of its kind has one by default",
+            );
+        }
+        if let Some(address) = listener.beyond_loopback().filter(|_| listener.enabled) {
+            find_open_doors(name, listener, address, findings);
         }
         if listener.enabled && listener.proxy_protocol == Some(true) && config.proxy.addresses.is_empty() {
             findings.clash(
@@ -32,55 +40,63 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
     find_missing_files(config, findings);
 }
 
-/// Finds two enabled listeners of one transport on one port, on overlapping addresses.
+/// Finds two sockets of one transport on one port and overlapping addresses, of enabled listeners.
 fn find_shared_ports(config: &Config, findings: &mut Findings) {
     let mut taken: Vec<(&str, &str, SocketAddr)> = Vec::new();
-    for (name, listener) in config.listeners.each() {
-        if !listener.enabled || listener.address.port() == 0 {
-            continue;
-        }
-        for transport in transports(name, config) {
-            let other =
-                taken.iter().find(|(_, used, address)| used == transport && overlap(address, &listener.address));
+    let enabled = config.listeners.each().filter(|(_, listener)| listener.enabled);
+    let sockets = enabled.flat_map(|(name, listener)| listener.sockets().map(move |(at, _)| (name, listener, at)));
+    for (name, listener, address) in sockets.filter(|(.., address)| address.port() != 0) {
+        for transport in transports(listener, config) {
+            let other = taken.iter().find(|(_, used, other)| used == transport && overlap(other, &address));
             if let Some((other, _, _)) = other {
                 findings.clash(
                     &format!("listeners.{name}.address"),
-                    format!("{} ({transport}) is taken by listeners.{other}", listener.address),
+                    format!("{address} ({transport}) is taken by listeners.{other}"),
                     "another port, or 0 for one chosen by the system",
                 );
             }
-            taken.push((name, transport, listener.address));
+            taken.push((name, transport, address));
         }
     }
 }
 
-fn transports(name: &str, config: &Config) -> &'static [&'static str] {
-    match name {
-        "coap" | "coaps" => &["udp"],
-        "https" if config.http.http3 => &["tcp", "udp"],
-        _ => &["tcp"],
+fn transports(listener: &Listener, config: &Config) -> &'static [&'static str] {
+    if is_on_udp(listener.kind) {
+        &["udp"]
+    } else if listener.kind == Kind::Https && config.http.http3 {
+        &["tcp", "udp"]
+    } else {
+        &["tcp"]
     }
 }
 
+/// `[::]` takes IPv6 only, so it can stand beside `0.0.0.0`.
 fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
     let everywhere = a.ip().is_unspecified() || b.ip().is_unspecified();
-    a.port() == b.port() && (everywhere || a.ip() == b.ip())
+    a.port() == b.port() && a.is_ipv4() == b.is_ipv4() && (everywhere || a.ip() == b.ip())
 }
 
 /// Beyond loopback, plaintext and anonymous clients must be enabled explicitly.
-fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
-    if listener.protection == (Protection::Plain { allow_plaintext: false }) {
+fn find_open_doors(name: &str, listener: &Listener, address: SocketAddr, findings: &mut Findings) {
+    if listener.protection == (Protection::Plain { allow_plaintext: false }) && !listener.is_oscore_only() {
         findings.clash(
             &format!("listeners.{name}.address"),
-            format!("{} is beyond loopback and not encrypted", listener.address),
-            format!("a loopback address, or listeners.{name}.allow_plaintext = true"),
+            format!("{address} is beyond loopback and not encrypted"),
+            if matches!(listener.kind, Kind::Coap | Kind::CoapTcp) {
+                format!(
+                    "a loopback address, listeners.{name}.auth = [\"oscore\"] without allow_remote_anonymous, or \
+                     listeners.{name}.allow_plaintext = true"
+                )
+            } else {
+                format!("a loopback address, or listeners.{name}.allow_plaintext = true")
+            },
         );
     }
     let anonymous = format!("listeners.{name}.anonymous");
     if listener.anonymous && !listener.allow_remote_anonymous && findings.is_set(&anonymous) {
         findings.clash(
             &anonymous,
-            format!("clients without credentials would be admitted at {}", listener.address),
+            format!("clients without credentials would be admitted at {address}"),
             format!("false, a loopback address, or listeners.{name}.allow_remote_anonymous = true"),
         );
     }
@@ -113,7 +129,7 @@ fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) 
             "at least one version that the profile has, or enabled = false",
         );
     }
-    if name == "coaps" && listener.enabled && !ListenerCredentials::is_available(&security) {
+    if listener.kind == Kind::Coaps && listener.enabled && !ListenerCredentials::is_available(&security) {
         findings.clash(
             &format!("listeners.{name}.profile"),
             format!("DTLS has nothing of the profile {:?}", tls.profile.name),

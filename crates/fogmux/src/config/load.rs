@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::clashes::find_clashes;
+use super::listeners::Listeners;
 use super::model::Config;
 use super::problem::{Problem, Problems, Source};
 use super::reader::{Findings, read_source};
@@ -36,7 +37,7 @@ pub(crate) fn sources(file: Option<&Path>, settings: &[String]) -> Result<Vec<So
 /// # Errors
 /// Every problem of every source, and the clashes between keys, in the order of files and lines.
 pub(crate) fn load(sources: &[Source]) -> Result<Config, Problems> {
-    let mut config = Config::default();
+    let mut config = Config { listeners: Listeners::with_defaults_of(sources), ..Config::default() };
     let mut findings = Findings::default();
     for source in sources {
         read_source(source, &mut config, &mut findings);

@@ -19,6 +19,9 @@ use super::units::{parse_duration, parse_size, show_duration, show_size};
 /// The beginning of a path to one of systemd's credentials.
 const CREDENTIALS: &str = "$CREDENTIALS_DIRECTORY/";
 
+/// The most addresses of a listener; each has a socket, or one for each worker.
+const ADDRESSES_MAX: usize = 64;
+
 /// The directory of credentials: of this process, else of the unit, for a command that an administrator runs.
 fn credentials() -> PathBuf {
     let own = std::env::var_os("CREDENTIALS_DIRECTORY").filter(|own| !own.is_empty());
@@ -61,7 +64,7 @@ pub(crate) struct Reader<'a> {
     source: &'a Source,
     table: Option<&'a DeTable<'a>>,
     prefix: String,
-    named: Vec<&'static str>,
+    named: Vec<String>,
     findings: &'a mut Findings,
 }
 
@@ -86,8 +89,8 @@ pub(crate) fn read_source(source: &Source, section: &mut impl Section, findings:
 
 impl Reader<'_> {
     /// Reads a nested table.
-    pub(crate) fn section(&mut self, key: &'static str, section: &mut impl Section) {
-        self.named.push(key);
+    pub(crate) fn section(&mut self, key: &str, section: &mut impl Section) {
+        self.named.push(key.to_owned());
         let value = self.table.and_then(|table| table.get(key));
         let table = value.and_then(|value| value.get_ref().as_table());
         if let (Some(value), None) = (value, table) {
@@ -97,6 +100,37 @@ impl Reader<'_> {
         let mut below = Reader { source: self.source, table, prefix, named: Vec::new(), findings: &mut *self.findings };
         section.read(&mut below);
         below.refuse_unknown();
+    }
+
+    /// Returns the keys of the table, in their order.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let keys = self.table.into_iter().flatten();
+        keys.map(|(key, _)| key.get_ref().to_string()).collect()
+    }
+
+    /// Returns the text at `key` in the table at `name`, which is read as a section later.
+    pub(crate) fn word_within(&self, name: &str, key: &str) -> Option<String> {
+        let value = self.table?.get(name)?.get_ref().as_table()?.get(key)?;
+        value.get_ref().as_str().map(str::to_owned)
+    }
+
+    /// Refuses a table whose name is unknown, with the nearest of the `known` names and what else is accepted.
+    pub(crate) fn refuse_unknown_table(&mut self, name: &str, known: &[&str], further: &str) {
+        let accepted = nearest(name, known.iter().copied()) + further;
+        self.refuse_key(name, "there is no such key".to_owned(), accepted);
+    }
+
+    /// Refuses a table because of its name.
+    pub(crate) fn refuse_table(&mut self, name: &str, found: &str, accepted: &str) {
+        self.refuse_key(name, format!("{name:?} {found}"), accepted.to_owned());
+    }
+
+    /// Refuses a key once; it counts as read.
+    fn refuse_key(&mut self, name: &str, found: String, accepted: String) {
+        self.named.push(name.to_owned());
+        let Some((key, _)) = self.table.and_then(|table| table.get_key_value(name)) else { return };
+        let (location, key) = (Some(self.source.location(key.span().start)), self.dotted(name));
+        self.findings.problems.push(Problem { location, key, found, accepted });
     }
 
     /// Reads `true` or `false`.
@@ -209,10 +243,17 @@ impl Reader<'_> {
         self.value(key, target, read, || "a path, or \"\" for none".to_owned());
     }
 
-    /// Reads `IP:PORT`.
-    pub(crate) fn address(&mut self, key: &'static str, target: &mut SocketAddr) {
-        let read = |value: &DeValue<'_>| value.as_str()?.parse().ok();
-        let accepted = || "an address and port such as \"127.0.0.1:1883\" or \"[::1]:1883\"".to_owned();
+    /// Reads `IP:PORT`, or a list of up to [`ADDRESSES_MAX`] of them with at least one.
+    pub(crate) fn addresses(&mut self, key: &'static str, target: &mut Vec<SocketAddr>) {
+        let read = |value: &DeValue<'_>| match value.as_array() {
+            Some(list) => {
+                let each = list.iter().map(|one| one.get_ref().as_str()?.parse().ok());
+                each.collect::<Option<Vec<_>>>().filter(|list| (1..=ADDRESSES_MAX).contains(&list.len()))
+            }
+            None => Some(vec![value.as_str()?.parse().ok()?]),
+        };
+        let accepted =
+            || "an address and port such as \"127.0.0.1:1883\" or \"[::1]:1883\", or a list of them".to_owned();
         self.value(key, target, read, accepted);
     }
 
@@ -236,7 +277,7 @@ impl Reader<'_> {
         read: impl FnOnce(&DeValue<'_>) -> Option<T>,
         accepted: impl FnOnce() -> String,
     ) {
-        self.named.push(key);
+        self.named.push(key.to_owned());
         let dotted = self.dotted(key);
         self.findings.known.insert(dotted.clone());
         let Some(value) = self.table.and_then(|table| table.get(key)) else { return };
@@ -262,14 +303,14 @@ impl Reader<'_> {
         let Some(table) = self.table else { return };
         for (key, _) in table {
             let name: &str = key.get_ref();
-            if self.named.contains(&name) {
+            if self.named.iter().any(|named| named == name) {
                 continue;
             }
             self.findings.problems.push(Problem {
                 location: Some(self.source.location(key.span().start)),
                 key: self.dotted(name),
                 found: "there is no such key".to_owned(),
-                accepted: nearest(name, &self.named),
+                accepted: nearest(name, self.named.iter().map(String::as_str)),
             });
         }
     }
@@ -280,11 +321,11 @@ impl Reader<'_> {
 }
 
 /// Returns the known name that was probably meant, or all of them.
-fn nearest(name: &str, known: &[&str]) -> String {
-    let best = known.iter().min_by_key(|candidate| distance(name, candidate));
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    let best = known.clone().min_by_key(|candidate| distance(name, candidate));
     match best {
         Some(best) if distance(name, best) <= 1 + name.len() / 4 => format!("perhaps {best:?}"),
-        Some(_) | None => known.join(", "),
+        Some(_) | None => known.collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -180,9 +180,10 @@ fn doors_do_not_open_beyond_loopback_by_accident() {
         assert_eq!(lines_and_keys(text), [(line, key.to_owned())], "{text}");
     }
     let silent = load(&[Source::new("f.toml", "[listeners.mqtts]\naddress = \"0.0.0.0:8883\"")]).unwrap();
-    assert!(!silent.listeners.mqtts.lets_anonymous_in());
+    assert!(!silent.listeners.named("mqtts").unwrap().lets_anonymous_in_everywhere());
     let asked = "[listeners.mqtt]\naddress = \"0.0.0.0:1883\"\nallow_plaintext = true\nallow_remote_anonymous = true";
-    assert!(load(&[Source::new("f.toml", asked)]).unwrap().listeners.mqtt.lets_anonymous_in());
+    let asked = load(&[Source::new("f.toml", asked)]).unwrap();
+    assert!(asked.listeners.named("mqtt").unwrap().lets_anonymous_in_everywhere());
 }
 
 #[test]
@@ -211,7 +212,7 @@ fn broken_toml_is_reported_together_with_what_could_still_be_read() {
 fn the_command_line_may_leave_the_quotes_out() {
     let settings = ["listeners.mqtt.address=127.0.0.1:0", "workers.count=2", "log.filter=\"debug\""].map(str::to_owned);
     let config = load(&super::sources(None, &settings).unwrap()).unwrap();
-    assert_eq!(config.listeners.mqtt.address.port(), 0);
+    assert_eq!(config.listeners.named("mqtt").unwrap().addresses, ["127.0.0.1:0".parse().unwrap()]);
     assert_eq!((config.workers.count, config.log.filter.as_str()), (2, "debug"));
 }
 
@@ -249,4 +250,71 @@ fn dtls_needs_no_openssl_under_any_profile() {
         let text = format!("[listeners.coaps]\nprofile = {profile:?}");
         assert!(load(&[Source::new("f.toml", &text)]).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn a_listener_of_its_own_name_has_a_kind_and_an_address() {
+    let config = |text: &str| load(&[Source::new("f.toml", text)]);
+    let psk =
+        "[listeners.mqtts_psk]\nkind = \"mqtts\"\naddress = [\"127.0.0.1:8884\", \"[::1]:8884\"]\nprofile = \"psk\"";
+    let good = config(psk).unwrap();
+    let named = good.listeners.named("mqtts_psk").unwrap();
+    assert_eq!((named.addresses.len(), named.tls().unwrap().profile.name), (2, "psk"));
+    assert_eq!(good.listeners.named("mqtts").unwrap().tls().unwrap().profile.name, "modern");
+    let refused = [
+        ("[listeners.mqqt]\naddress = \"127.0.0.1:1\"", (1, "listeners.mqqt")),
+        ("[listeners.x]\nkind = \"smtp\"\naddress = \"127.0.0.1:1\"", (1, "listeners.x")),
+        ("[listeners.X]\nkind = \"mqtt\"\naddress = \"127.0.0.1:1\"", (1, "listeners.X")),
+        ("[listeners.http3]\nkind = \"mqtt\"\naddress = \"127.0.0.1:1\"", (1, "listeners.http3")),
+        ("[listeners.x]\nkind = \"mqtt\"", (2, "listeners.x.kind")),
+        ("[listeners.mqtt]\nkind = \"mqtts\"", (2, "listeners.mqtt.kind")),
+        ("[listeners.mqtt]\naddress = []", (2, "listeners.mqtt.address")),
+        ("[listeners.mqtt]\naddress = [\"127.0.0.1:1\", \"127.0.0.1:1\"]", (2, "listeners.mqtt.address")),
+        ("[listeners.mqtt]\naddress = [\"127.0.0.1:1\", \"192.0.2.1:1\"]", (2, "listeners.mqtt.address")),
+    ];
+    for (text, (line, key)) in refused {
+        assert_eq!(lines_and_keys(text), [(line, key.to_owned())], "{text}");
+    }
+    // A later source speaks of a listener that an earlier one made.
+    let later = Source::new("g.toml", "[listeners.mqtts_psk]\nenabled = false");
+    assert!(!load(&[Source::new("f.toml", psk), later]).unwrap().listeners.named("mqtts_psk").unwrap().enabled);
+}
+
+#[test]
+fn defaults_hold_wherever_they_are_and_a_listener_overrides_them() {
+    let listener = Source::new(
+        "a.toml",
+        "[listeners.mqtt]\nanonymous = true\n[listeners.x]\nkind = \"coaps\"\naddress = \"127.0.0.1:1\"",
+    );
+    let defaults = Source::new(
+        "b.toml",
+        "[listeners.defaults]\nanonymous = false\nprofile = \"psk\"\ndtls_versions = [\"1.3\"]\nauth = [\"psk\"]",
+    );
+    let config = load(&[listener, defaults]).unwrap();
+    let (mqtt, x) = (config.listeners.named("mqtt").unwrap(), config.listeners.named("x").unwrap());
+    assert!(mqtt.anonymous && !x.anonymous && !config.listeners.named("xmpp").unwrap().anonymous);
+    let tls = x.tls().unwrap();
+    assert_eq!((tls.profile.name, tls.dtls_versions.map(<[_]>::len)), ("psk", Some(1)));
+    assert_eq!(config.listeners.named("mqtts").unwrap().tls().unwrap().dtls_versions, None);
+    assert_eq!(lines_and_keys("[listeners.defaults]\naddress = \"127.0.0.1:1\"")[0].1, "listeners.defaults.address");
+}
+
+#[test]
+fn both_families_have_one_port_unless_one_socket_takes_both() {
+    let fine = "[listeners.mqtts]\naddress = [\"0.0.0.0:8883\", \"[::]:8883\"]";
+    assert!(load(&[Source::new("f.toml", fine)]).is_ok());
+    let twice = format!("{fine}\ndual_stack = true");
+    assert_eq!(lines_and_keys(&twice), [(2, "listeners.mqtts.address".to_owned())]);
+}
+
+#[test]
+fn only_oscore_alone_replaces_encryption_beyond_loopback() {
+    let with = |auth: &str| format!("[listeners.coap]\naddress = \"0.0.0.0:5683\"\nauth = {auth}");
+    assert!(load(&[Source::new("f.toml", with("[\"oscore\"]"))]).is_ok());
+    let key = [(2, "listeners.coap.address".to_owned())];
+    for auth in ["[]", "[\"oscore\", \"psk\"]", "[\"oscore\"]\nallow_remote_anonymous = true"] {
+        assert_eq!(lines_and_keys(&with(auth)), key, "{auth}");
+    }
+    let http = "[listeners.http]\naddress = \"0.0.0.0:8080\"\nauth = [\"oscore\"]";
+    assert_eq!(lines_and_keys(http), [(2, "listeners.http.address".to_owned())]);
 }

@@ -1,9 +1,7 @@
 //! The doors of the demonstration and their addresses.
 
-use std::net::SocketAddr;
-
 use fogmux_client::{HttpVersion, MqttVersion, Options, Scheme, Trust, Url};
-use fogmux_gateway::Listener;
+use fogmux_gateway::{Listener, RunningGateway};
 
 use crate::client::trust_here;
 use crate::home::Home;
@@ -21,7 +19,7 @@ pub(crate) struct DemoDoor {
 
 impl DemoDoor {
     /// Returns every door in every version.
-    pub(crate) fn all(addresses: &[(Listener, SocketAddr)], home: &Home) -> Vec<Self> {
+    pub(crate) fn all(gateway: &RunningGateway, home: &Home) -> Vec<Self> {
         let trust = home.authority.clone().map_or_else(trust_here, Trust::File);
         let options = Options { trust, qos: 1, mqtt: MqttVersion::V5, ..Options::default() };
         let with_http = |http| Options { http, ..options.clone() };
@@ -38,7 +36,7 @@ impl DemoDoor {
             ("HTTP/3", Scheme::Http, true, Listener::Http3, with_http(HttpVersion::Three)),
             ("XMPP", Scheme::Xmpp, false, Listener::Xmpp, five()),
         ];
-        let port = |wanted| addresses.iter().find(|(listener, _)| *listener == wanted).map(|(_, at)| at.port());
+        let port = |wanted| gateway.address(wanted).map(|at| at.port());
         let door = |(name, scheme, secure, listener, options): (_, _, _, _, Options)| {
             let carries_type = !(scheme == Scheme::Mqtt && options.mqtt == MqttVersion::V311);
             Some(Self { name, scheme, secure, port: port(listener)?, options, carries_type })

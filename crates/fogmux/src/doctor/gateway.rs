@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
+use fogmux_gateway::Listener as Kind;
+
 use super::Subject;
 use super::finding::Report;
 use super::machine::Process;
@@ -48,22 +50,36 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) -> Option<Proc
     Some(process)
 }
 
-/// Asks `/readyz` by the listener without TLS.
+/// Asks `/readyz` by a listener of HTTP without TLS, on loopback if there is one.
 fn readiness(subject: &Subject<'_>, report: &mut Report) {
-    let listener = &subject.config.listeners.http;
-    if !listener.enabled || listener.address.port() == 0 || listener.proxy_protocol == Some(true) {
+    let plain = subject.config.listeners.each().map(|(_, listener)| listener);
+    let mut usable = plain.filter(|one| one.kind == Kind::Http && one.enabled && one.proxy_protocol != Some(true));
+    let addresses = usable.by_ref().flat_map(|listener| &listener.addresses);
+    // To others it says no reasons.
+    let Some(address) = addresses
+        .copied()
+        .map(reachable)
+        .filter(|address| address.port() != 0)
+        .max_by_key(|address| address.ip().is_loopback())
+    else {
         return;
-    }
-    match ask(reachable(listener.address)) {
-        Ok((200, _)) => report.ok("gateway-not-ready", "/readyz: ready"),
+    };
+    match ask(address) {
+        Ok((200, said)) => {
+            report.ok("gateway-not-ready", "/readyz: ready");
+            for shut in said.split("; ").filter(|line| line.starts_with("listeners.")) {
+                let mend = "ip address; a listener opens by itself within 30 s of its address";
+                report.warning("listener-not-open", format!("/readyz: {shut}"), mend);
+            }
+        }
         Ok((503, said)) => {
             let mend = "journalctl --unit fogmux --priority warning --since today";
             report.problem("gateway-not-ready", format!("/readyz: {said}"), mend);
         }
         Ok((status, _)) => report.unknown("gateway-not-ready", format!("/readyz answers {status}")),
         Err(error) => {
-            let text = format!("{} does not answer /readyz: {error}", listener.address);
-            report.problem("gateway-not-ready", text, format!("curl http://{}/readyz", reachable(listener.address)));
+            let text = format!("{address} does not answer /readyz: {error}");
+            report.problem("gateway-not-ready", text, format!("curl http://{address}/readyz"));
         }
     }
 }

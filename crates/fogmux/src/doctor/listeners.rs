@@ -2,25 +2,25 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use fogmux_gateway::Listener as Kind;
+
 use super::Subject;
 use super::finding::Report;
 use super::gateway::{RESTART, show_holder};
 use super::sockets::{self, Held, Transport};
-use crate::config::{Listener, Protection};
+use crate::config::{Listener, Protection, is_on_udp};
 
 pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
-    let listeners = subject.config.listeners.each();
     let held = sockets::held(subject.machine);
-    let wanted: Vec<(&str, Transport, &Listener)> = listeners
-        .into_iter()
-        .filter(|(_, listener)| listener.enabled)
-        .flat_map(|(name, listener)| transports(subject, name).iter().map(move |by| (name, *by, listener)))
-        .collect();
+    let enabled = subject.config.listeners.each().filter(|(_, listener)| listener.enabled);
+    let wanted = enabled.flat_map(|(name, listener)| {
+        let by = transports(subject, listener).iter();
+        by.flat_map(move |by| listener.sockets().map(move |(address, _)| (name, *by, listener, address)))
+    });
     let inodes: Vec<u64> = held.iter().map(|held| held.inode).collect();
     let holders = sockets::holders(subject.machine, &inodes);
-    for (name, transport, listener) in wanted {
-        exposure(name, transport, listener, report);
-        let address = listener.address;
+    for (name, transport, listener, address) in wanted {
+        exposure(name, transport, listener, address, report);
         if address.port() == 0 {
             continue;
         }
@@ -28,7 +28,10 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
         if let Err(error) = UdpSocket::bind(SocketAddr::new(address.ip(), 0))
             && error.kind() == std::io::ErrorKind::AddrNotAvailable
         {
-            let mend = format!("ip address; then set listeners.{name}.address to an address of this machine");
+            let mend = format!(
+                "ip address; then set listeners.{name}.address to an address of this machine, or bring the interface \
+                 up: a running gateway opens the listener within 30 s"
+            );
             report.problem("listener-address", format!("{what}: no interface has this address"), mend);
             continue;
         }
@@ -58,11 +61,13 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
 }
 
 /// A listener of HTTPS has HTTP/3 beside it.
-fn transports(subject: &Subject<'_>, name: &str) -> &'static [Transport] {
-    match name {
-        "coap" | "coaps" => &[Transport::Udp],
-        "https" if http3(subject) => &[Transport::Tcp, Transport::Udp],
-        _ => &[Transport::Tcp],
+fn transports(subject: &Subject<'_>, listener: &Listener) -> &'static [Transport] {
+    if is_on_udp(listener.kind) {
+        &[Transport::Udp]
+    } else if listener.kind == Kind::Https && http3(subject) {
+        &[Transport::Tcp, Transport::Udp]
+    } else {
+        &[Transport::Tcp]
     }
 }
 
@@ -88,18 +93,18 @@ fn privileged(subject: &Subject<'_>, name: &str, what: &str, address: SocketAddr
     }
 }
 
-/// Warns of a listener that other machines reach without encryption or without a credential.
-fn exposure(name: &str, transport: Transport, listener: &Listener, report: &mut Report) {
-    if listener.is_loopback() || (name == "https" && transport == Transport::Udp) {
+/// Warns of an address that other machines reach without encryption or without a credential.
+fn exposure(name: &str, transport: Transport, listener: &Listener, address: SocketAddr, report: &mut Report) {
+    if address.ip().is_loopback() || (listener.kind == Kind::Https && transport == Transport::Udp) {
         return;
     }
-    if matches!(listener.protection, Protection::Plain { .. }) {
-        let text = format!("listeners.{name}: {} is reached by others without encryption", listener.address);
+    if matches!(listener.protection, Protection::Plain { .. }) && !listener.is_oscore_only() {
+        let text = format!("listeners.{name}: {address} is reached by others without encryption");
         let mend = format!("set listeners.{name}.enabled = false, and use the listener with TLS or DTLS");
         report.warning("listener-exposed", text, mend);
     }
-    if listener.lets_anonymous_in() {
-        let text = format!("listeners.{name}: {} admits others without a credential", listener.address);
+    if listener.lets_anonymous_in(address) {
+        let text = format!("listeners.{name}: {address} admits others without a credential");
         report.warning("listener-exposed", text, format!("set listeners.{name}.allow_remote_anonymous = false"));
     }
 }

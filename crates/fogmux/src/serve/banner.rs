@@ -1,32 +1,41 @@
 //! The banner on standard output: listeners, data directory, and an example command for each protocol. With `--json`
 //! one line of JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fogmux_gateway::Listener;
-use serde_json::{Map, Value, json};
+use fogmux_gateway::listening::Listening;
+use serde_json::{Map, json};
 
 use crate::home::Home;
 
 /// Prints the banner.
-pub(crate) fn print(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &str, as_json: bool) {
-    let text = if as_json { machine(addresses, home) } else { people(addresses, home, domain) };
+pub(crate) fn print(listening: &Listening, home: &Home, domain: &str, as_json: bool) {
+    let text = if as_json { machine(listening, home) } else { people(listening, home, domain) };
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     // Standard output may be closed.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-fn machine(addresses: &[(Listener, SocketAddr)], home: &Home) -> String {
-    let listeners: Map<_, _> = addresses
-        .iter()
-        .map(|(listener, address)| (listener.name().to_owned(), Value::from(address.to_string())))
-        .collect();
+fn machine(listening: &Listening, home: &Home) -> String {
+    let mut first = Map::new();
+    let mut all: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (listen, address) in listening.open() {
+        first.entry(&*listen.name).or_insert_with(|| address.to_string().into());
+        all.entry(&*listen.name).or_default().push(address.to_string());
+    }
+    let shut = listening.shut().map(
+        |(listen, error)| json!({"listener": &*listen.name, "address": listen.address.to_string(), "error": error}),
+    );
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "listeners": listeners,
+        "listeners": first,
+        "addresses": all,
+        "not_open": shut.collect::<Vec<_>>(),
         "data": home.directory.display().to_string(),
         "ca": home.authority.as_ref().map(|file| file.display().to_string()),
         "admin": home.admin.as_ref().map(|admin| {
@@ -37,13 +46,16 @@ fn machine(addresses: &[(Listener, SocketAddr)], home: &Home) -> String {
     .to_string()
 }
 
-fn people(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &str) -> String {
+fn people(listening: &Listening, home: &Home, domain: &str) -> String {
     let mut text = format!("fogmux {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
     let ca = home.authority.as_ref().map(|file| file.display().to_string());
-    for (listener, address) in addresses {
-        let line = example(*listener, reachable(*address), ca.as_deref(), domain);
+    for (listen, address) in listening.open() {
+        let line = example(listen.listener, reachable(address), ca.as_deref(), domain);
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {:<9} {:<21} {line}", listener.name(), address.to_string());
+        let _ = writeln!(text, "  {:<9} {:<21} {line}", listen.name, address.to_string());
+    }
+    for (listen, error) in listening.shut() {
+        let _ = writeln!(text, "  {:<9} {:<21} not open yet: {error}", listen.name, listen.address.to_string());
     }
     let _ = write!(text, "\n  data   {}", home.directory.display());
     if let Some(admin) = &home.admin {

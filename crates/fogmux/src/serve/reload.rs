@@ -53,8 +53,8 @@ impl Reloader {
 
     /// Prints the banner.
     pub(crate) fn announce(&self, running: &Running) {
-        let (addresses, domain) = (&running.gateway.addresses, self.config.xmpp_domain());
-        banner::print(addresses, &self.home, domain, self.arguments.json);
+        let (listening, domain) = (&running.gateway.shared.listening, self.config.xmpp_domain());
+        banner::print(listening, &self.home, domain, self.arguments.json);
         tracing::info!(data = %self.home.directory.display(), "ready");
     }
 
@@ -144,8 +144,7 @@ impl Reloader {
         listeners.take_over(&fresh.config.listeners);
         let certificate = running.gateway.tls().is_some();
         let listening = compose::listen(&Config { listeners, ..self.config.clone() }, certificate);
-        let open = listening.into_iter().filter(|listen| listen.anonymous);
-        running.gateway.shared.open_to_anonymous.set(open.map(|listen| (listen.listener, listen.remote_anonymous)));
+        running.gateway.shared.listening.admit_anonymous(&listening);
         running.authority.replace(fresh.rules);
         admin_password::look(&running.authority, &self.home.directory);
         running.gateway.shared.bus.invalidate();

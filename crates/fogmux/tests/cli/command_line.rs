@@ -143,7 +143,9 @@ fn a_second_gateway_on_the_same_data_or_port_is_unavailable() {
     assert_eq!(run(&["serve", "--free-ports", "--data", data]).code, 69);
     let other = tempfile::tempdir().unwrap();
     let taken = format!("listeners.mqtt.address={}", first.address("mqtt"));
-    let done = run(&["serve", "--data", other.path().to_str().unwrap(), "--set", &taken]);
+    // A gateway that has no other listener.
+    let alone = ["--set", "listeners.defaults.enabled=false", "--set", "listeners.mqtt.enabled=true"];
+    let done = run(&[&["serve", "--data", other.path().to_str().unwrap(), "--set", &taken][..], &alone].concat());
     assert_eq!(done.code, 69, "{}", done.stderr);
     assert_eq!(first.stop(), 0);
 }

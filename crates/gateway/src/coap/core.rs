@@ -171,7 +171,11 @@ impl Core {
     pub(super) fn dispatch<'a>(&mut self, now: Timestamp, incoming: Incoming<'a, Path>, batch: &mut Batch<'a>) {
         let Incoming { request, ticket } = incoming;
         let who = Who::of(&ticket);
-        let Some(identity) = self.admission.identity(&self.ctx, now, &who) else {
+        let identity = match self.admission.wants_oscore(&self.ctx, &who) {
+            true => None,
+            false => self.admission.identity(&self.ctx, now, &who),
+        };
+        let Some(identity) = identity else {
             self.ctx.shared.metrics.coap.unauthenticated.increment();
             self.respond(now, ticket, &Response::new(Code::UNAUTHORIZED));
             return;

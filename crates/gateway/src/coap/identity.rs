@@ -152,6 +152,16 @@ impl Admission {
         self.listener
     }
 
+    /// Whether a request is refused because it is not protected by OSCORE and its listener takes nothing else.
+    pub(super) fn wants_oscore(&self, ctx: &CoapContext, who: &Who) -> bool {
+        let place = match who {
+            Who::Context { .. } => return false,
+            Who::Anybody => self.listener.by,
+            Who::Association(association) => self.associations.get(association).and_then(|(peer, ..)| peer.listener),
+        };
+        place.is_some_and(|place| ctx.shared.listening.oscore_only(place))
+    }
+
     /// The identity of a request; `None` is answered 4.01. `now` is the turn's, so that no request reads the clock.
     pub(super) fn identity(&mut self, ctx: &CoapContext, now: Timestamp, who: &Who) -> Option<Arc<Identity>> {
         let (slot, listener) = (self.slot, self.listener);
@@ -159,7 +169,7 @@ impl Admission {
         let anybody = |listens: bool| ctx.authority().anonymous(listens).filter(|_| listens);
         match who {
             Who::Anybody => self.nobody.get(ctx, now, || {
-                let open = |by| ctx.shared.open_to_anonymous.contains(by);
+                let open = |by| ctx.shared.listening.admits(by);
                 Some(identity(ctx, slot, &anybody(listener.by.map_or(listener.anonymous, open))?.into()))
             }),
             Who::Association(association) => {
@@ -167,7 +177,7 @@ impl Admission {
                 known.get(ctx, now, || {
                     let principal = match credential::of_channel(ctx, peer) {
                         Ok(Some(principal)) => principal,
-                        Ok(None) => anybody(peer.may_be_anonymous(&ctx.shared.open_to_anonymous))?,
+                        Ok(None) => anybody(peer.may_be_anonymous(&ctx.shared.listening))?,
                         Err(refused) => {
                             tracing::debug!(%refused, "a CoAP association is nobody's");
                             audit::nobodys(ctx, peer, Door::Coap);

@@ -13,7 +13,7 @@ use fogmux_coap::{Outbox, Peer};
 use fogmux_net::channel::Channel;
 
 use super::CoapDoor;
-use crate::Shared;
+use crate::{Shared, listening::Place};
 
 /// The remote address, the local address it spoke to, and the association: an endpoint as in RFC 7252 §4.1 and §9.1.
 /// State of one association is never found under another.
@@ -82,8 +82,8 @@ pub(crate) enum Change {
 /// The policy of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Listener {
-    /// Its name, if it is one of the configuration.
-    pub by: Option<crate::Listener>,
+    /// Its address, if it is one of the configuration.
+    pub by: Option<Place>,
     /// Whether it admitted anonymous clients when it was opened.
     pub anonymous: bool,
     /// The credentials that it takes.
@@ -94,7 +94,7 @@ impl Listener {
     /// Whether it admits a DTLS session without a certificate or a key: where anonymous clients are admitted, and where
     /// clients may be known by a security context inside.
     pub(super) fn admits_anonymous(&self, shared: &Shared, door: &CoapDoor) -> bool {
-        let open = self.by.map_or(self.anonymous, |by| shared.open_to_anonymous.contains(by));
+        let open = self.by.map_or(self.anonymous, |by| shared.listening.admits(by));
         let by_context = self.sources.contains(SourceKind::Oscore) && !door.oscore.is_empty();
         by_context || open && shared.authority.anonymous(open).is_some()
     }

@@ -49,7 +49,7 @@ impl DoorService for Rc<LineContext> {
 /// Serves a connection until it ends or the gateway shuts down.
 async fn serve(ctx: Rc<LineContext>, stream: TcpStream, peer: Peer) {
     // This door has no logins, so every client is anonymous; others ask `credential::log_in`.
-    let open = peer.may_be_anonymous(&ctx.shared.open_to_anonymous) && peer.is_loopback();
+    let open = peer.may_be_anonymous(&ctx.shared.listening) && peer.is_loopback();
     let Some(principal) = ctx.authority().anonymous(open) else { return };
     let access = ctx.authority().access(&principal, "", Door::Http);
     let publisher = Arc::new(Publisher {

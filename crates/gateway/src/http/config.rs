@@ -10,8 +10,6 @@ pub(super) const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// Configuration of the HTTP door. Every field has a default.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Where HTTP/3 is, for `Alt-Svc`.
-    pub http3_port: Option<u16>,
     /// Most bytes of a message.
     pub payload_bytes_max: usize,
     /// Most bytes of a `POST /publish`.
@@ -77,7 +75,6 @@ pub struct HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
-            http3_port: None,
             payload_bytes_max: 1 << 20,
             batch_bytes_max: 4 << 20,
             batch_lines_max: 10_000,

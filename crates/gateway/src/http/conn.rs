@@ -1,9 +1,14 @@
 //! A connection as its requests see it, whatever version carries them.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{OnceCell, RefCell},
+    rc::Rc,
+};
+
+use http::HeaderValue;
 
 use super::{context::HttpContext, identity::Identities, io::Progress, stream::EventStream, websocket::Carried};
-use crate::Peer;
+use crate::{Peer, listener::Listener};
 
 /// Clients of one proxy whose identities are remembered on its connection.
 const BEHIND_MAX: usize = 8;
@@ -18,6 +23,8 @@ pub(super) struct Conn {
     pub(super) upgrade: Rc<RefCell<Option<Upgrade>>>,
     /// The connection as requests of others see it that came through the same proxy, the latest last.
     behind: RefCell<Vec<Rc<Self>>>,
+    /// Where HTTP/3 is.
+    alt_svc: OnceCell<Option<HeaderValue>>,
 }
 
 /// The protocol that takes over an HTTP/1.1 connection.
@@ -37,7 +44,18 @@ impl Conn {
             peer,
             upgrade: Rc::default(),
             behind: RefCell::default(),
+            alt_svc: OnceCell::new(),
         })
+    }
+
+    /// Where HTTP/3 is, if the connection is secure and HTTP/3 was open beside its listener at its first request.
+    pub(super) fn alt_svc(&self) -> Option<HeaderValue> {
+        let found = || {
+            let place = self.peer.listener.filter(|_| self.peer.secure)?;
+            let port = self.ctx.shared.listening.beside(place, Listener::Http3)?.address()?.port();
+            HeaderValue::from_str(&fogmux_http::alt_svc::http3(port)).ok()
+        };
+        self.alt_svc.get_or_init(found).clone()
     }
 
     /// The connection as requests of `peer` see it, which came through the proxy that the connection comes from.
@@ -56,6 +74,7 @@ impl Conn {
             peer,
             upgrade: Rc::clone(&self.upgrade),
             behind: RefCell::default(),
+            alt_svc: OnceCell::new(),
         });
         if behind.len() >= BEHIND_MAX {
             behind.remove(0);

@@ -278,7 +278,7 @@ impl Identities {
         {
             return Ok(Rc::clone(identity));
         }
-        let open = self.peer.may_be_anonymous(&self.ctx.shared.open_to_anonymous);
+        let open = self.peer.may_be_anonymous(&self.ctx.shared.listening);
         let anonymous = || self.ctx.authority().anonymous(open).filter(|_| open);
         let principal = self.of_channel()?.or_else(anonymous).ok_or_else(|| self.needed())?;
         let channel = self.peer.channel.as_ref().filter(|_| principal.source == SourceKind::Certificate);

@@ -104,6 +104,7 @@ impl Collector for Snapshot {
             }
         }
         self.encode_certificates(&mut encoder)?;
+        self.encode_listeners(&mut encoder)?;
         self.encode_mqtt_cut(&mut encoder)?;
         self.encode_shares(&mut encoder)?;
         let mut family = descriptor(&mut encoder, "door_connections", "Connections open", MetricType::Gauge)?;
@@ -137,7 +138,18 @@ impl Snapshot {
         let mut family = descriptor(encoder, "certificate_not_after_seconds", help, MetricType::Gauge)?;
         for (listener, unix_s) in self.0.metrics.certificates.not_after_unix_s() {
             let gauge = ConstGauge::new(i64::try_from(unix_s).unwrap_or(i64::MAX));
-            gauge.encode(family.encode_family(&[("listener", listener.name())])?)?;
+            gauge.encode(family.encode_family(&[("listener", listener)])?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let help = "Whether the address of a listener is open; 0 while it is tried again";
+        let mut family = descriptor(encoder, "listener_open", help, MetricType::Gauge)?;
+        for (_, spot) in self.0.listening.each() {
+            let address = spot.address().unwrap_or(spot.listen.address).to_string();
+            let gauge = ConstGauge::new(i64::from(spot.address().is_some()));
+            gauge.encode(family.encode_family(&[("listener", &*spot.listen.name), ("address", &address)])?)?;
         }
         Ok(())
     }

@@ -34,10 +34,10 @@ use super::{
     io::Carrier,
     payload::{Open, Payload},
 };
-use crate::{Peer, audit::RefusedLogin, deadline::in_time, listener::Listen};
+use crate::{Peer, audit::RefusedLogin, deadline::in_time, listener::Listen, listening::Place};
 
 /// The configuration that the connections of an endpoint share.
-type Way = (TlsConfig, Listen);
+type Way = (TlsConfig, Listen, Option<Place>);
 
 /// RFC 9114 §8.1.
 const H3_NO_ERROR: quinn::VarInt = quinn::VarInt::from_u32(0x100);
@@ -58,8 +58,14 @@ struct Guests {
 }
 
 /// Serves HTTP/3 on a QUIC endpoint until drain.
-pub async fn serve_quic(ctx: Rc<HttpContext>, endpoint: quinn::Endpoint, tls: TlsConfig, listen: Listen) {
-    let way = Rc::new((tls, listen));
+pub async fn serve_quic(
+    ctx: Rc<HttpContext>,
+    endpoint: quinn::Endpoint,
+    tls: TlsConfig,
+    listen: Listen,
+    place: Option<Place>,
+) {
+    let way = Rc::new((tls, listen, place));
     let guests = Rc::new(Guests::default());
     let mut drain = pin!(ctx.drain());
     loop {
@@ -117,7 +123,7 @@ fn welcome(ctx: &Rc<HttpContext>, guests: &Rc<Guests>, incoming: quinn::Incoming
     });
 }
 
-async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls, listen): &Way) {
+async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls, listen, place): &Way) {
     let config = &ctx.door.config;
     let from = incoming.remote_address();
     let handshake = async { incoming.accept()?.await };
@@ -142,7 +148,7 @@ async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls
         }
     };
     let peer = Peer::plain(quic.remote_address(), listen.anonymous);
-    let peer = Peer { sources: listen.sources, listener: Some(listen.listener), ..peer };
+    let peer = Peer { sources: listen.sources, listener: *place, ..peer };
     let conn = Conn::new(ctx, peer.over(Arc::new(channel)));
     conn.progress.carrier.set(Carrier::Three);
     conn.progress.active.set(ctx.running());

@@ -48,7 +48,7 @@ impl Conn {
             Err(body) => conn.answer(parts, body, now, &cors),
         };
         let answer = answer.unwrap_or_else(|problem| Answer::now(respond::refused(&problem, &conn.identities)));
-        let alt_svc = self.ctx.door.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
+        let alt_svc = self.alt_svc();
         answer.finish(Finish { head, alt_svc, cors, open: Some(open) })
     }
 
@@ -253,7 +253,7 @@ impl Conn {
         host: Option<&str>,
         identified: Option<&Identified>,
     ) -> Result<(), Problem<'static>> {
-        if !self.peer.may_be_anonymous(&self.ctx.shared.open_to_anonymous) || !self.peer.is_loopback() {
+        if !self.peer.may_be_anonymous(&self.ctx.shared.listening) || !self.peer.is_loopback() {
             return Ok(());
         }
         let Some(host) = host else { return Ok(()) };

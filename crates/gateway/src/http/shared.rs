@@ -48,7 +48,6 @@ pub struct HttpDoor {
     sessions: Mutex<Table<Session>>,
     /// Notifies streams and WebSockets that they have to check their permissions again.
     pub(super) second_look: watch::Sender<()>,
-    pub(super) alt_svc: Option<HeaderValue>,
     /// Made when it is first asked for.
     openapi: std::sync::OnceLock<bytes::Bytes>,
 }
@@ -57,7 +56,6 @@ impl HttpDoor {
     /// Creates the door.
     #[must_use]
     pub fn new(config: HttpConfig) -> Self {
-        let alt_svc = config.http3_port.and_then(|port| HeaderValue::from_str(&fogmux_http::alt_svc::http3(port)).ok());
         Self {
             streams: streams::Registry::new(&config),
             uploads: Unfinished::new(
@@ -74,7 +72,6 @@ impl HttpDoor {
             idempotency: Mutex::new(idempotency::Store::new(config.idempotency)),
             sessions: Mutex::new(Table::new(config.sessions_max)),
             second_look: watch::Sender::new(()),
-            alt_svc,
             openapi: std::sync::OnceLock::new(),
             config,
         }

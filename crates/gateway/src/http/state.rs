@@ -7,12 +7,15 @@
 //! access file grants it, and never to anonymous clients of other machines. Where no rule speaks of it, it is for the
 //! user that the first start creates, and for this machine as long as the listener admits anonymous clients there.
 
+use std::fmt::Write as _;
+
 use fogmux_auth::{Action, Decision, SourceKind};
 use fogmux_http::{Kind, Problem};
 use fogmux_store::JournalStore;
 use http::Response;
 
 use super::{conn::Conn, identity::Identity, payload::Payload, respond};
+use crate::listening::base;
 
 /// The topic that rules name to grant these pages.
 const TOPIC: &str = "$SYS/metrics";
@@ -48,7 +51,7 @@ pub(super) fn check_admin(conn: &Conn, identity: &Identity, action: Action) -> R
         (false, true) => local,
         (false, false) => {
             (who.source == SourceKind::Password && &*who.name == ADMIN)
-                || (local && conn.peer.may_be_anonymous(&conn.ctx.shared.open_to_anonymous))
+                || (local && conn.peer.may_be_anonymous(&conn.ctx.shared.listening))
         }
     };
     if allowed {
@@ -73,7 +76,14 @@ pub(super) fn ready(conn: &Conn) -> Result<Response<Payload>, Problem<'static>> 
         let state = store.map(|store| store.counters().state).unwrap_or_default().name();
         return Err(if local { problem.detail(format!("the store is {state}: {reason}")) } else { problem });
     }
-    let lost = local && store.is_some_and(|store| store.counters().has_lost());
-    let text = if lost { "ready\nthe store was damaged; the log says what is lost\n" } else { "ready\n" };
+    let mut text = "ready\n".to_owned();
+    if local && store.is_some_and(|store| store.counters().has_lost()) {
+        text += "the store was damaged; the log says what is lost\n";
+    }
+    // The gateway is ready at all others: a network that is late must not take it out of service on those it has.
+    for (listen, error) in ctx.shared.listening.shut().filter(|_| local) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "listeners.{}: {} is not open: {error}", base(&listen.name), listen.address);
+    }
     Ok(respond::own("text/plain; charset=utf-8", text))
 }

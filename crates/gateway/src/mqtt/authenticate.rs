@@ -111,7 +111,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     /// The anonymous principal, if the listener admits it.
     fn anonymous(&self) -> Option<Principal> {
         // The policy is that of this listener alone.
-        let open = self.peer.may_be_anonymous(&self.ctx.shared.open_to_anonymous);
+        let open = self.peer.may_be_anonymous(&self.ctx.shared.listening);
         self.ctx.authority().anonymous(open).filter(|_| open)
     }
 

@@ -1,8 +1,6 @@
-//! Binding and accepting, and handing connections to workers, within limits that hold before a client is authenticated.
+//! Accepting, and handing connections to workers, within limits that hold before a client is authenticated.
 
 use std::{
-    io,
-    net::SocketAddr,
     rc::Rc,
     sync::{
         Arc,
@@ -10,57 +8,25 @@ use std::{
     },
 };
 
-#[cfg(feature = "coap")]
-use fogmux_dtls::CookieKey;
-use fogmux_net::{
-    TlsAcceptor, TlsConfig, TlsError,
-    dtls::ListenerCredentials,
-    listener::{self, PortSharing, accept as accept_admitted},
-    quic::QuicLimits,
-};
+use fogmux_net::{TlsAcceptor, listener::accept as accept_admitted};
 use tokio::{net::TcpListener, sync::mpsc};
 
-use super::{BLOCK, StartError};
-#[cfg(feature = "coap")]
-use crate::coap;
+use super::{
+    BLOCK,
+    open::{Tcp, Udp},
+};
 use crate::{
     Peer, WorkerContext,
     door::Seat,
     listener::{Listen, Listener},
 };
 
-/// A TCP listener, bound.
-pub(super) struct Tcp {
-    listen: Listen,
-    socket: std::net::TcpListener,
-    tls: Option<TlsAcceptor>,
-}
-
-/// A UDP socket of one worker, bound.
-pub(super) enum Udp {
-    /// CoAP: one for each worker.
-    #[cfg(feature = "coap")]
-    Coap { socket: std::net::UdpSocket, listener: coap::Listener },
-    /// CoAP over DTLS: one for each worker.
-    #[cfg(feature = "coap")]
-    Coaps { socket: std::net::UdpSocket, listener: coap::DtlsListener },
-    /// QUIC: one in all, for two endpoints on one port were slower.
-    #[cfg(feature = "http")]
-    Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, listen: Listen },
-}
-
-/// All sockets of a gateway.
-pub(super) struct Sockets {
-    pub(super) tcp: Vec<Tcp>,
-    /// By worker.
-    pub(super) udp: Vec<Vec<Udp>>,
-    addresses: Vec<(Listener, SocketAddr)>,
-}
-
-impl Sockets {
-    pub(super) fn addresses(&self) -> Vec<(Listener, SocketAddr)> {
-        self.addresses.clone()
-    }
+/// A connection or a socket for a worker.
+pub(super) enum Arrival {
+    /// A connection.
+    Connection(Box<Accepted>),
+    /// A socket of its own.
+    Socket(Box<Udp>),
 }
 
 /// A connection on its way to its worker.
@@ -74,144 +40,21 @@ pub(crate) struct Accepted {
     pub(crate) proxied: bool,
 }
 
-/// Binds everything before anything is started.
-pub(super) fn bind(
-    listen: &[Listen],
-    tls: Option<&TlsConfig>,
-    quic: &QuicLimits,
-    workers: usize,
-) -> Result<Sockets, StartError> {
-    let mut sockets =
-        Sockets { tcp: Vec::new(), udp: (0..workers).map(|_| Vec::new()).collect(), addresses: Vec::new() };
-    for listen in listen {
-        let address = match listen.listener {
-            listener if !listener.has_door() => return Err(StartError::NoDoor(listener)),
-            #[cfg(feature = "coap")]
-            Listener::Coap => bind_coap(&mut sockets, listen)?,
-            #[cfg(feature = "coap")]
-            Listener::Coaps => bind_coaps(&mut sockets, listen, tls)?,
-            #[cfg(feature = "http")]
-            Listener::Http3 => bind_http3(&mut sockets, listen, tls, quic)?,
-            #[cfg(not(feature = "coap"))]
-            listener @ (Listener::Coap | Listener::Coaps) => return Err(StartError::NoDoor(listener)),
-            #[cfg(not(feature = "http"))]
-            listener @ Listener::Http3 => return Err(StartError::NoDoor(listener)),
-            Listener::Mqtt
-            | Listener::Mqtts
-            | Listener::CoapTcp
-            | Listener::CoapsTcp
-            | Listener::Http
-            | Listener::Https
-            | Listener::Xmpp
-            | Listener::Xmpps => bind_stream(&mut sockets, listen, tls)?,
-        };
-        sockets.addresses.push((listen.listener, address));
+/// Gives each worker its sockets.
+pub(super) fn hand_out(sockets: Vec<(usize, Udp)>, workers: &[mpsc::UnboundedSender<Arrival>]) {
+    for (worker, socket) in sockets {
+        if let Some(to) = workers.get(worker) {
+            // A worker that is gone serves nothing.
+            let _ = to.send(Arrival::Socket(Box::new(socket)));
+        }
     }
-    Ok(sockets)
-}
-
-fn failed(listen: &Listen) -> impl Fn(io::Error) -> StartError {
-    let (listener, address) = (listen.listener, listen.address);
-    move |source| StartError::Bind { listener, address, source }
-}
-
-fn unusable(listen: &Listen) -> impl Fn(TlsError) -> StartError {
-    let listener = listen.listener;
-    move |source| StartError::Tls { listener, source }
-}
-
-#[cfg(feature = "coap")]
-fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, StartError> {
-    let failed = failed(listen);
-    let mut address = listen.address;
-    let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
-    for (worker, socket) in sockets.udp.iter_mut().zip(group) {
-        address = socket.local_addr().map_err(&failed)?;
-        let listener =
-            coap::Listener { by: Some(listen.listener), anonymous: listen.anonymous, sources: listen.sources };
-        worker.push(Udp::Coap { socket, listener });
-    }
-    Ok(address)
-}
-
-#[cfg(feature = "coap")]
-fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -> Result<SocketAddr, StartError> {
-    let failed = failed(listen);
-    let tls = tls.ok_or(StartError::NoCertificate(listen.listener))?;
-    let mut key = [0; 32];
-    getrandom::fill(&mut key).map_err(|error| failed(io::Error::other(error)))?;
-    let credentials = ListenerCredentials::new(tls, listen.security).map_err(unusable(listen))?;
-    let cookies = Arc::new(CookieKey::new(&key));
-    let admits = coap::Listener { by: Some(listen.listener), anonymous: listen.anonymous, sources: listen.sources };
-    let mut address = listen.address;
-    let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
-    let handovers = coap::Handover::among(sockets.udp.len());
-    for ((worker, socket), handover) in sockets.udp.iter_mut().zip(group).zip(handovers) {
-        address = socket.local_addr().map_err(&failed)?;
-        let (credentials, cookies) = (credentials.clone(), Arc::clone(&cookies));
-        let listener = coap::DtlsListener { credentials, cookies, admits, handover };
-        worker.push(Udp::Coaps { socket, listener });
-    }
-    Ok(address)
-}
-
-#[cfg(feature = "http")]
-fn bind_http3(
-    sockets: &mut Sockets,
-    listen: &Listen,
-    tls: Option<&TlsConfig>,
-    quic: &QuicLimits,
-) -> Result<SocketAddr, StartError> {
-    let failed = failed(listen);
-    let tls = tls.ok_or(StartError::NoCertificate(listen.listener))?.clone();
-    let mut address = listen.address;
-    if address.port() == 0
-        && let Some((_, https)) = sockets.addresses.iter().find(|(listener, _)| *listener == Listener::Https)
-    {
-        address.set_port(https.port());
-    }
-    // The same port as HTTPS is a nicety: when any will do and that one is taken, Alt-Svc names another.
-    let socket = listener::udp(address, PortSharing::Exclusive)
-        .or_else(|error| match listen.address.port() {
-            0 => listener::udp(listen.address, PortSharing::Exclusive),
-            _ => Err(error),
-        })
-        .map_err(&failed)?;
-    let address = socket.local_addr().map_err(&failed)?;
-    if let Some(worker) = sockets.udp.last_mut() {
-        worker.push(Udp::Http3 { socket, tls, limits: *quic, listen: *listen });
-    }
-    Ok(address)
-}
-
-fn bind_stream(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -> Result<SocketAddr, StartError> {
-    let failed = failed(listen);
-    let alpn: &[&[u8]] = match listen.listener {
-        Listener::Https => &[b"h2", b"http/1.1"],
-        Listener::Mqtts => &[b"mqtt"],
-        Listener::Xmpp | Listener::Xmpps => &[b"xmpp-client"],
-        // RFC 8323 §8.2
-        Listener::CoapsTcp => &[b"coap"],
-        Listener::Mqtt | Listener::Http | Listener::Coap | Listener::Coaps | Listener::CoapTcp | Listener::Http3 => &[],
-    };
-    let secure = listen.listener.begins_with_tls();
-    let encrypted = !alpn.is_empty() && listen.security.profile.is_encrypted();
-    let tls = match tls {
-        None if secure && encrypted => return Err(StartError::NoCertificate(listen.listener)),
-        Some(tls) if encrypted => Some(tls.acceptor(&listen.security, alpn).map_err(unusable(listen))?),
-        Some(_) | None => None,
-    };
-    let socket = listener::tcp(listen.address, PortSharing::Exclusive).map_err(&failed)?;
-    let address = socket.local_addr().map_err(&failed)?;
-    sockets.tcp.push(Tcp { listen: *listen, socket, tls });
-    Ok(address)
 }
 
 /// Accepts on one listener until drain.
 pub(super) async fn accept(
     ctx: Rc<WorkerContext>,
     tcp: Tcp,
-    workers: Vec<mpsc::UnboundedSender<Accepted>>,
+    workers: Vec<mpsc::UnboundedSender<Arrival>>,
     seats: Arc<[AtomicUsize]>,
 ) {
     let Listen { listener, anonymous, sources, proxy_protocol: proxied, .. } = tcp.listen;
@@ -235,9 +78,10 @@ pub(super) async fn accept(
         door.accepted.increment();
         door.connections.change(1);
         let seat = Seat { seats: Arc::clone(&seats), worker, shared: Arc::clone(&ctx.shared), listener, admitted };
-        let peer = Peer { sources, listener: Some(listener), ..Peer::plain(address, anonymous) };
+        let peer = Peer { sources, listener: Some(tcp.place), ..Peer::plain(address, anonymous) };
         // A worker that is gone takes its connections with it.
-        let _ = to.send(Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat, proxied });
+        let accepted = Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat, proxied };
+        let _ = to.send(Arrival::Connection(Box::new(accepted)));
     }
 }
 

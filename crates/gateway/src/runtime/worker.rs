@@ -21,8 +21,10 @@ use tokio::{
 };
 
 use super::{
-    accept::{self, Accepted, Sockets, Udp},
+    accept::{self, Accepted, Arrival},
     doors::{Doors, WorkerDoors},
+    later,
+    open::{Bound, Sockets, Udp},
     proxied,
     wall_clock::WallClock,
 };
@@ -49,13 +51,20 @@ pub(super) fn start(
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let (senders, receivers): (Vec<_>, Vec<_>) = seats.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let cores = core_affinity::get_core_ids().unwrap_or_default();
-    let mut tcp = Some((sockets.tcp, senders));
+    let mut tcp = Vec::new();
+    for bound in sockets.bound {
+        match bound {
+            Bound::Tcp(listener) => tcp.push(*listener),
+            Bound::Udp(sockets) => accept::hand_out(sockets, &senders),
+        }
+    }
+    let mut first = Some((tcp, sockets.waiting, senders));
     let mut threads = Vec::with_capacity(seats.len());
     let (failed, failures) = std::sync::mpsc::channel();
-    for ((index, connections), udp) in receivers.into_iter().enumerate().zip(sockets.udp) {
+    for (index, arrivals) in receivers.into_iter().enumerate() {
         let (shared, doors) = (Arc::clone(shared), doors.clone());
         let (seats, done, failed) = (Arc::clone(seats), done.clone(), failed.clone());
-        let accept = tcp.take();
+        let accept = first.take();
         let core = (cores.len() >= seats.len()).then(|| cores.get(index).copied()).flatten();
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             if let Some(core) = core {
@@ -74,14 +83,17 @@ pub(super) fn start(
             let (sys_interval, doors) = (doors.sys_interval(), doors.on(&ctx));
             runtime.block_on(async {
                 let clock = accept.is_some().then(|| Rc::new(WallClock::default()));
-                if let (Some((tcp, senders)), Some(clock)) = (accept, &clock) {
+                if let (Some((tcp, waiting, senders)), Some(clock)) = (accept, &clock) {
                     housekeeping(&ctx, &doors, clock, sys_interval);
                     for listener in tcp {
                         spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats)));
                     }
+                    for prepared in waiting {
+                        spawn_local(later::open(Rc::clone(&ctx), prepared, senders.clone(), Arc::clone(&seats)));
+                    }
                 }
                 // A task of its own: what is awaited here is polled each time any of them is woken.
-                if let Err(failed) = spawn_local(run(Rc::clone(&ctx), doors, connections, udp)).await
+                if let Err(failed) = spawn_local(run(Rc::clone(&ctx), doors, arrivals)).await
                     && failed.is_panic()
                 {
                     resume_unwind(failed.into_panic());
@@ -160,25 +172,18 @@ pub(crate) fn spawn_own_tasks(ctx: &Rc<WorkerContext>) {
     spawn_local(sweep_routes(Rc::clone(ctx)));
 }
 
-async fn run(
-    ctx: Rc<WorkerContext>,
-    doors: WorkerDoors,
-    mut connections: mpsc::UnboundedReceiver<Accepted>,
-    udp: Vec<Udp>,
-) {
+async fn run(ctx: Rc<WorkerContext>, doors: WorkerDoors, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
     spawn_own_tasks(&ctx);
     let (doors, tasks) = (Rc::new(doors), Tasks::default());
     spawn_local(rest(Rc::downgrade(&doors)));
-    for socket in udp {
-        serve_udp(&doors, socket, &tasks);
-    }
     let mut drain = std::pin::pin!(ctx.drain());
     loop {
         tokio::select! {
             biased;
             () = &mut drain => break,
-            accepted = connections.recv() => match accepted {
-                Some(accepted) => serve_tcp(&ctx, &doors, accepted, &tasks),
+            arrival = arrivals.recv() => match arrival {
+                Some(Arrival::Connection(accepted)) => serve_tcp(&ctx, &doors, *accepted, &tasks),
+                Some(Arrival::Socket(udp)) => serve_udp(&doors, *udp, &tasks),
                 None => break,
             },
         }
@@ -192,11 +197,13 @@ fn serve_udp(doors: &WorkerDoors, udp: Udp, tasks: &Tasks) {
         #[cfg(feature = "coap")]
         Udp::Coap { socket, listener } => tasks.spawn(coap::serve(Rc::clone(&doors.coap), socket, listener)),
         #[cfg(feature = "coap")]
-        Udp::Coaps { socket, listener } => tasks.spawn(coap::serve_dtls(Rc::clone(&doors.coap), socket, listener)),
+        Udp::Coaps { socket, listener } => tasks.spawn(coap::serve_dtls(Rc::clone(&doors.coap), socket, *listener)),
         #[cfg(feature = "http")]
-        Udp::Http3 { socket, tls, limits, listen } => {
+        Udp::Http3 { socket, tls, limits, listen, place } => {
             match quic::server(socket, &tls, &listen.security, &[b"h3"], &limits) {
-                Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(&doors.http), endpoint, tls, listen)),
+                Ok(endpoint) => {
+                    tasks.spawn(http::serve_quic(Rc::clone(&doors.http), endpoint, tls, listen, Some(place)))
+                }
                 Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
             }
         }

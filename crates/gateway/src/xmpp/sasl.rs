@@ -56,7 +56,7 @@ impl Logins {
             audit::nobodys(ctx, peer, Door::Xmpp);
         });
         // The policy is that of this listener. A client with a certificate is not anonymous.
-        let open = peer.may_be_anonymous(&ctx.shared.open_to_anonymous);
+        let open = peer.may_be_anonymous(&ctx.shared.listening);
         let anonymous = open && of_channel == Ok(None) && ctx.authority().anonymous(open).is_some();
         let realm = Some(ctx.door.server.domain.as_str().into());
         let context = credential::sasl(ctx, peer, of_channel.as_ref().ok().and_then(Option::as_ref));

@@ -183,17 +183,24 @@ pub struct Listeners<'a> {
     pub listeners: Vec<ListenerEntry<'a>>,
 }
 
-/// A listener.
+/// A listener at one of its addresses.
 #[derive(Debug, Serialize)]
 pub struct ListenerEntry<'a> {
     /// Its name in the configuration.
     pub listener: &'a str,
+    /// Its protocol: the name that a listener of this kind has by default.
+    pub kind: &'a str,
     /// Its door.
     pub door: &'a str,
     /// Its address with the port that it was given.
     pub address: String,
     /// Its port.
     pub port: u16,
+    /// Whether it is open.
+    pub open: bool,
+    /// Why it is not open; it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Whether it admits anonymous clients on this machine now.
     pub anonymous: bool,
     /// Whether it admits those beyond this machine now.

@@ -26,7 +26,7 @@ pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Result<Vec<u8>, Problem<'sta
         clients.push(Client {
             id: client.id,
             door: is.door.name(),
-            listener: is.listener.map(crate::Listener::name),
+            listener: is.listener.and_then(|place| conn.ctx.shared.listening.name(place)),
             address: is.address.to_string(),
             principal: &is.principal,
             client: &is.client,

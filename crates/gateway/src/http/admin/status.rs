@@ -75,16 +75,23 @@ fn door_status(shared: &Shared, door: Door) -> DoorStatus<'static> {
     }
 }
 
-/// The listeners, with the ports that they were given.
+/// The addresses of the listeners, with the ports that they were given.
 pub(super) fn listeners(conn: &Conn) -> Vec<u8> {
     let shared = &conn.ctx.shared;
-    let entries = shared.listening.iter().map(|(listener, address)| ListenerEntry {
-        listener: listener.name(),
-        door: listener.door().name(),
-        address: address.to_string(),
-        port: address.port(),
-        anonymous: shared.open_to_anonymous.contains(*listener),
-        remote_anonymous: shared.open_to_anonymous.contains_remote(*listener),
+    let entries = shared.listening.each().map(|(place, spot)| {
+        let (listen, opened) = (&spot.listen, spot.address());
+        let address = opened.unwrap_or(listen.address);
+        ListenerEntry {
+            listener: &listen.name,
+            kind: listen.listener.name(),
+            door: listen.listener.door().name(),
+            address: address.to_string(),
+            port: address.port(),
+            open: opened.is_some(),
+            error: spot.failure(),
+            anonymous: shared.listening.admits(place),
+            remote_anonymous: shared.listening.admits_remote(place),
+        }
     });
     Listeners { listeners: entries.collect() }.to_json()
 }

@@ -96,8 +96,9 @@ export function listeners(main) {
   main.append(make('h1', {}, 'Listeners'), make('section', {}, list));
   get('listeners').then(page => {
     const admits = entry => (entry.remote_anonymous ? 'everywhere' : entry.anonymous ? 'on this machine' : 'nowhere');
-    list.replaceChildren(table('Listeners', ['Listener', 'Address', 'Anonymous clients'].map(name => ({ name })),
-      page.listeners.map(entry => [entry.listener, entry.address, admits(entry)])));
+    const state = entry => (entry.open ? 'open' : `not open: ${entry.error}`);
+    list.replaceChildren(table('Listeners', ['Listener', 'Address', 'State', 'Anonymous clients'].map(name => ({ name })),
+      page.listeners.map(entry => [entry.listener, entry.address, state(entry), admits(entry)])));
   }).catch(error => list.replaceChildren(make('p', { class: 'bad' }, error.message)));
   return {};
 }
@@ -177,7 +178,8 @@ export function tryIt(main) {
         make('option', { value: 'on' }, 'yes'), make('option', { value: 'off' }, 'no'))),
       make('button', {}, 'Publish')), said), lines);
   get('listeners').then(page => {
-    ports = Object.fromEntries(page.listeners.map(entry => [entry.listener, entry.port]));
+    // The first that is open counts.
+    ports = Object.fromEntries(page.listeners.filter(entry => entry.open).reverse().map(entry => [entry.listener, entry.port]));
     draw();
   }).catch(error => { said.textContent = error.message; });
   return {};

@@ -132,12 +132,11 @@ async fn connect(house: &House, stream_window_bytes: u32) -> (Requests, JoinHand
     let made = pki::ensure(directory.path(), &[], SystemTime::now()).unwrap();
     let tls = TlsConfig::load(&made.certificate, &made.key).unwrap();
     let listen = Listen { anonymous: true, ..Listen::new(Listener::Http3, any_port) };
-    house.ctx.shared.open_to_anonymous.set([(Listener::Http3, false)]);
     let limits = quic::QuicLimits { send_window_bytes: WINDOW_BYTES, ..quic::QuicLimits::default() };
     let socket = listener::udp(any_port, listener::PortSharing::Exclusive).unwrap();
     let endpoint = quic::server(socket, &tls, &listen.security, &[b"h3"], &limits).unwrap();
     let address = endpoint.local_addr().unwrap();
-    spawn_local(serve_quic(Rc::clone(&house.ctx), endpoint, tls, listen));
+    spawn_local(serve_quic(Rc::clone(&house.ctx), endpoint, tls, listen, None));
 
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&made.ca).unwrap()).unwrap();
