@@ -9,6 +9,7 @@ mod disk;
 mod early;
 mod exit;
 mod memory;
+mod mixed;
 mod polite;
 mod pressure;
 mod reload;
@@ -79,6 +80,7 @@ pub(crate) const CASES: &[Case] = &[
     memory::GAUGE,
     memory::CLIENTS_GONE,
     memory::TLS_CLIENTS_GONE,
+    mixed::GONE,
     polite::FORGOTTEN,
     polite::DISCONNECTS,
     vanished::EVERY_LISTENER,
