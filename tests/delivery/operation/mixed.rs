@@ -43,7 +43,9 @@ fn gone() -> Result<String> {
     let mut gateway = users::gateway(&settings, &["ada"], &[("psk.toml", &users::key_file("sensor", PSK))])?;
     let idle = gateway.anonymous_bytes()?;
     let retained = gateway.sum(&["fogmux_bus_retained_bytes"])?;
+    retain(&gateway, &[b'r'; LARGE])?;
     let rounds = load(&gateway, LOAD)?;
+    retain(&gateway, b"")?;
     // The maximum of the whole resident set, without the pages of files that are there now.
     let most = gateway.peak_resident_bytes()?.saturating_sub(gateway.file_bytes()?);
     ensure!(most > idle + LEAST_BYTES, "the load took only {most} bytes, {idle} before");
@@ -57,6 +59,22 @@ fn gone() -> Result<String> {
     let (idle, most, after) = (kilobytes(idle), kilobytes(most), kilobytes(after));
     let files = kilobytes(gateway.file_bytes()?);
     Ok(format!("({rounds}; anonymous: idle {idle} kB, then {most}, after {after}; of files {files})"))
+}
+
+/// Has values retained, 16 MB with large payloads, or clears them.
+fn retain(gateway: &Gateway, payload: &[u8]) -> Result<()> {
+    let mut client = mqtt::Connection::open(gateway.address("mqtt")?, V4, "keeper")?;
+    for id in 1..=400 {
+        let topic = format!("mixed/r/{id}");
+        client.stream.write_all(&mqtt::publish(V4, topic.as_bytes(), payload, 1, true, id))?;
+        if id % 50 == 0 {
+            for _ in 0..50 {
+                let (first, _) = client.read()?;
+                ensure!(first == 0x40, "{first:#x} instead of PUBACK");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs all drivers side by side. Returns how many rounds each had.
