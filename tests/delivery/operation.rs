@@ -11,6 +11,7 @@ mod exit;
 mod listeners;
 mod memory;
 mod monitoring;
+mod mixed;
 mod polite;
 mod pressure;
 mod reload;
@@ -88,6 +89,7 @@ pub(crate) const CASES: &[Case] = &[
     memory::GAUGE,
     memory::CLIENTS_GONE,
     memory::TLS_CLIENTS_GONE,
+    mixed::GONE,
     polite::FORGOTTEN,
     polite::DISCONNECTS,
     vanished::EVERY_LISTENER,

@@ -157,6 +157,23 @@ impl Gateway {
         self.status_bytes("VmRSS:")
     }
 
+    /// The anonymous part of the resident set, in bytes: heaps, stacks and buffers, without pages of files.
+    ///
+    /// # Errors
+    /// When `/proc` does not say.
+    pub fn anonymous_bytes(&self) -> Result<u64> {
+        self.status_bytes("RssAnon:")
+    }
+
+    /// The part of the resident set that is pages of files, in bytes: code, which the kernel drops when it is short of
+    /// memory, and maps of files.
+    ///
+    /// # Errors
+    /// When `/proc` does not say.
+    pub fn file_bytes(&self) -> Result<u64> {
+        self.status_bytes("RssFile:")
+    }
+
     fn status_bytes(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
@@ -360,22 +377,24 @@ impl Gateway {
         self.comes_down(idle_bytes, began + Duration::from_secs(10))
     }
 
+    /// [`Gateway::returns_to_idle`] by anonymous memory, for a load that uses code of every door for the first time
+    /// (ADR 0050).
+    ///
+    /// # Errors
+    /// When it stays higher.
+    pub fn gives_back(&mut self, idle_bytes: u64) -> Result<u64> {
+        let began = Instant::now();
+        self.settle()?;
+        comes_down(|| self.anonymous_bytes(), idle_bytes, began + Duration::from_secs(10))
+    }
+
     /// The half of [`Gateway::returns_to_idle`] that holds where the gateway remembers clients that have gone, which is
     /// then part of `idle_bytes`: the resident set is at most 8 MB above it by `deadline`.
     ///
     /// # Errors
     /// When it stays higher.
     pub fn comes_down(&self, idle_bytes: u64, deadline: Instant) -> Result<u64> {
-        const MORE_BYTES: u64 = 8_000_000;
-        loop {
-            let resident = self.resident_bytes()?;
-            if resident <= idle_bytes + MORE_BYTES {
-                return Ok(resident);
-            }
-            let (now, idle) = (resident / 1_000_000, idle_bytes / 1_000_000);
-            ensure!(Instant::now() < deadline, "{now} MB are resident after the last client has gone, {idle} before");
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        comes_down(|| self.resident_bytes(), idle_bytes, deadline)
     }
 
     /// The time that the worker threads have run, and that they could have run but waited for a processor
@@ -433,6 +452,19 @@ impl Drop for Gateway {
         // A failure here has another cause, which was reported before.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+fn comes_down(read: impl Fn() -> Result<u64>, idle_bytes: u64, deadline: Instant) -> Result<u64> {
+    const MORE_BYTES: u64 = 8_000_000;
+    loop {
+        let resident = read()?;
+        if resident <= idle_bytes + MORE_BYTES {
+            return Ok(resident);
+        }
+        let (now, idle) = (resident / 1_000_000, idle_bytes / 1_000_000);
+        ensure!(Instant::now() < deadline, "{now} MB are resident after the last client has gone, {idle} before");
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 
