@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -244,6 +245,10 @@ fn damaged() -> Result<String> {
     check.stdin(fs::File::open(&file)?);
     ensure!(done(check, 0)?.contains("whole"));
     restore(&file, &data, 0)?;
+    for private in [data.clone(), data.join("pki"), data.join("store")] {
+        let mode = fs::metadata(&private)?.permissions().mode() & 0o777;
+        ensure!(mode == 0o700, "{} has mode {mode:o}", private.display());
+    }
     stop(gateway)?;
     Ok(format!("{refused} refused"))
 }

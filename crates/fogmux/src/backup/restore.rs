@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -221,7 +221,10 @@ impl Stage {
         // Root restores for the user whose directory it is.
         let of = if target.exists() { &target } else { parent };
         let owner = fs::metadata(of).map(|found| (found.uid(), found.gid())).map_err(failed)?;
-        let temporary = tempfile::Builder::new().prefix(".fogmux-restore-").tempdir_in(parent).map_err(failed)?;
+        // As the gateway makes it: others do not even see the names.
+        let private = fs::Permissions::from_mode(0o700);
+        let mut builder = tempfile::Builder::new();
+        let temporary = builder.prefix(".fogmux-restore-").permissions(private).tempdir_in(parent).map_err(failed)?;
         let stage = Self { temporary, target, owner };
         stage.give(stage.temporary.path()).map_err(failed)?;
         Ok(stage)
