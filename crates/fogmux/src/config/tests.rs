@@ -252,6 +252,8 @@ fn dtls_needs_no_openssl_under_any_profile() {
     }
 }
 
+// Its profile of pre-shared keys needs OpenSSL.
+#[cfg(feature = "tls-openssl")]
 #[test]
 fn a_listener_of_its_own_name_has_a_kind_and_an_address() {
     let config = |text: &str| load(&[Source::new("f.toml", text)]);
@@ -280,6 +282,8 @@ fn a_listener_of_its_own_name_has_a_kind_and_an_address() {
     assert!(!load(&[Source::new("f.toml", psk), later]).unwrap().listeners.named("mqtts_psk").unwrap().enabled);
 }
 
+// Its profile of pre-shared keys needs OpenSSL.
+#[cfg(feature = "tls-openssl")]
 #[test]
 fn defaults_hold_wherever_they_are_and_a_listener_overrides_them() {
     let listener = Source::new(
