@@ -118,16 +118,18 @@ impl<'a> Page<'a> {
         Ok(Self { after, prefix: prefix.unwrap_or_default(), limit })
     }
 
-    /// The cursor of a list of numbers.
+    /// The cursor of a list of numbers. Nothing comes after a number that is too great for the list.
     ///
     /// # Errors
-    /// It is none.
+    /// It is none: anything but decimal digits in their only spelling.
     pub fn after_number(&self) -> Result<u64, Problem<'static>> {
-        match self.after.as_deref() {
-            None => Ok(0),
-            Some(text) => number(text)
-                .ok_or_else(|| Problem::new(Kind::InvalidParameter).detail("`after` takes `next` of the page before")),
+        let Some(text) = self.after.as_deref() else { return Ok(0) };
+        let is_decimal = text == "0" || !text.is_empty() && !text.starts_with('0');
+        if is_decimal && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            // What does not fit is greater than `u64::MAX`.
+            return Ok(text.parse().unwrap_or(u64::MAX));
         }
+        Err(Problem::new(Kind::InvalidParameter).detail("`after` takes `next` of the page before"))
     }
 }
 
@@ -215,7 +217,14 @@ mod tests {
         for wrong in ["limit=0", "limit=1001", "limit=-1", "limit=07", "limit=a", "limit=1&limit=2", "after=%ff"] {
             assert_eq!(Page::parse(Some(wrong)).unwrap_err().kind, Kind::InvalidParameter, "{wrong}");
         }
-        assert!(Page::parse(Some("after=x")).unwrap().after_number().is_err());
+    }
+
+    #[test]
+    fn a_cursor_of_numbers_has_one_spelling() {
+        for wrong in ["", "x", "00", "07", "+1", "-1", "1.0"] {
+            let query = format!("after={wrong}");
+            assert!(Page::parse(Some(&query)).unwrap().after_number().is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -232,6 +241,13 @@ mod tests {
             let cursor = cursor(&topic);
             prop_assert!(cursor.len() <= CURSOR_BYTES_MAX + 4);
             prop_assert!(cursor.as_str() >= topic.as_str());
+        }
+
+        // The pattern is the one of the API's description.
+        #[test]
+        fn any_decimal_number_is_a_cursor(text in "(0|[1-9][0-9]{0,60})") {
+            let query = format!("after={text}");
+            prop_assert_eq!(Page::parse(Some(&query)).unwrap().after_number(), Ok(text.parse().unwrap_or(u64::MAX)));
         }
 
         #[test]
