@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+
 use crate::{
     batch::{Appended, Batch, Record},
     disk::Disk,
@@ -109,6 +111,18 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
             self.shared.wake.notify_one();
         }
         Ok(appended)
+    }
+
+    /// Puts other bytes into a record that waits; see [`Journal::replace`].
+    ///
+    /// # Errors
+    /// The bytes, as [`Journal::replace`], or the journal was closed.
+    pub fn replace(&self, id: RecordId, bytes: Bytes) -> Result<(), Bytes> {
+        let mut state = self.shared.lock();
+        if state.closing {
+            return Err(bytes);
+        }
+        state.journal.replace(id, bytes)
     }
 
     /// Reads a record, from memory if it is not on the disk yet. `None` if there is none, or it is to be forgotten.

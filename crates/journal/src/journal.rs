@@ -10,6 +10,8 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+
 use crate::{
     batch::{Appended, Batch, Changes, Record, Ticket},
     cleaning::Cleaner,
@@ -239,6 +241,23 @@ impl Journal {
         let set = self.waiting.append(batch, is_committed);
         self.last_ticket.0 += 1;
         Ok(Appended { ticket: self.last_ticket, set })
+    }
+
+    /// Puts other bytes into a record that waits for a commit, as if a batch that joins its set forgot it and put the
+    /// bytes, but under the same identifier and at the cost of a look-up.
+    ///
+    /// # Errors
+    /// The bytes, if that cannot be done: the record does not wait any more or is to be forgotten, it becomes too large,
+    /// or too much waits. A batch can do it, or says why not.
+    pub fn replace(&mut self, id: RecordId, bytes: Bytes) -> Result<(), Bytes> {
+        let Some(before) = self.waiting.put(id) else { return Err(bytes) };
+        let more = bytes.len().saturating_sub(before.bytes.len());
+        let pending = self.waiting.bytes() + self.picked.bytes + more;
+        let is_too_large = bytes.len() > self.config.record_bytes_max() as usize;
+        if is_too_large || more > 0 && pending > self.config.pending_bytes_max {
+            return Err(bytes);
+        }
+        self.waiting.replace(id, bytes)
     }
 
     /// Where a record is. One that is to be forgotten is not there.

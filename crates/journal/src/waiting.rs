@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use fogmux_fair::level;
 
 use crate::{
     batch::{Batch, Changes, Record, bytes_of},
     blocks::BLOCK,
-    entry::FORGET,
+    entry::{FORGET, PUT},
     record::RecordId,
 };
 
@@ -109,6 +110,23 @@ impl Waiting {
             }
         }
         number
+    }
+
+    /// Puts other bytes into a record that waits. Its identifier, its set and what that forgets stay as they are.
+    ///
+    /// # Errors
+    /// It does not wait, it is to be forgotten, or the bytes do not belong into a set of several batches: the bytes.
+    pub(crate) fn replace(&mut self, id: RecordId, bytes: Bytes) -> Result<(), Bytes> {
+        let Some(number) = self.puts.get(&id).copied().filter(|_| !self.forgets(id)) else { return Err(bytes) };
+        let Some(set) = self.sets.get_mut(&number) else { return Err(bytes) };
+        let fits = set.alone || bytes.len() + PUT as usize <= SET_BYTES;
+        let Some(record) = set.puts.get_mut(&id).filter(|_| fits) else { return Err(bytes) };
+        let before = bytes_of(record);
+        record.bytes = bytes;
+        let after = bytes_of(record);
+        self.grow(number, after.saturating_sub(before));
+        self.shrink(number, before.saturating_sub(after));
+        Ok(())
     }
 
     fn share_a_lane(&self, one: u64, other: u64) -> bool {

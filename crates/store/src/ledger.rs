@@ -92,6 +92,11 @@ impl Ledger {
         set
     }
 
+    /// A set whose outcome is not known.
+    pub(crate) fn waiting(&mut self, number: u64) -> Option<&mut Set> {
+        self.sets.get_mut(&number)
+    }
+
     /// Has a batch forget some of what nobody needs. Returns it: it is to be given to [`Ledger::set`], or back.
     pub(crate) fn sweep(&mut self, batch: &mut fogmux_journal::Batch) -> Vec<RecordId> {
         let swept = self.spare.split_off(self.spare.len().saturating_sub(SWEPT_MAX));

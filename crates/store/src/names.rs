@@ -69,6 +69,18 @@ pub(crate) struct Write {
     pub(crate) charge: Charge,
 }
 
+/// The last write of a name that is under way.
+#[derive(Debug)]
+pub(crate) struct LastWrite<'a> {
+    pub(crate) set: u64,
+    /// Its record, or `None` if it removes.
+    pub(crate) id: Option<RecordId>,
+    /// The message that readers see.
+    pub(crate) message: &'a mut Option<Arc<Message>>,
+    /// The bytes that it counts in the queue: a later write is likely to take its place.
+    pub(crate) charge: &'a mut Charge,
+}
+
 /// The outcome of the writes of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -148,6 +160,12 @@ impl<K: Hash + Eq + Borrow<str>> Names<K> {
     pub(crate) fn pending(&self, name: &str) -> Option<(u64, bool)> {
         let last = self.pending.get(name)?.changes.last()?;
         Some((last.set, last.id.is_some()))
+    }
+
+    /// The last write under way.
+    pub(crate) fn last_write(&mut self, name: &str) -> Option<LastWrite<'_>> {
+        let Change { set, id, message, charge, .. } = self.pending.get_mut(name)?.changes.last_mut()?;
+        Some(LastWrite { set: *set, id: *id, message, charge })
     }
 
     /// Bytes that the last write under way counts in the queue: a later one is likely to take its place.

@@ -84,6 +84,15 @@ impl Queue {
         self.shares.remove(&charge.principal, charge.bytes);
     }
 
+    /// A write takes the place of one that counted `there`.
+    pub(crate) fn replace(&mut self, there: &mut Charge, charge: Charge) {
+        if there.bytes != charge.bytes || !Arc::ptr_eq(&there.principal, &charge.principal) {
+            self.add(&charge);
+            self.remove(there);
+        }
+        *there = charge;
+    }
+
     /// The lane of a principal's writes of names: sharing one with another by chance does no harm.
     pub(crate) fn lane(&self, principal: &str) -> u64 {
         self.hasher.hash_one(principal).max(LANE_OF_TRIALS + 1)

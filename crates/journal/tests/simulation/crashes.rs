@@ -18,7 +18,7 @@ fn config(random: &mut Random) -> Config {
 
 fn some_steps(subject: &mut Subject, steps: usize, sync: bool) -> bool {
     for _ in 0..steps {
-        let crashed = match subject.random.below(12) {
+        let crashed = match subject.random.below(14) {
             0 => subject.drive(Occasion::Idle),
             1 => {
                 subject.check_read();
@@ -32,6 +32,11 @@ fn some_steps(subject: &mut Subject, steps: usize, sync: bool) -> bool {
             }
             6 => {
                 let _ = subject.append(0, 0, 20);
+                false
+            }
+            7 | 8 => {
+                let length = [10, 300, 5000][subject.random.below(3)];
+                let _ = subject.replace(length);
                 false
             }
             _ => {
@@ -87,6 +92,17 @@ fn what_failed_did_not_happen() {
             remove: [0, 2][random.below(2)],
         });
     });
+}
+
+#[test]
+fn a_record_that_waits_takes_other_bytes_under_its_identifier() {
+    let mut subject = Subject::new(1, Config::default());
+    subject.append(1, 1000, 0).unwrap();
+    assert!(subject.replace(300) && subject.replace(3000) && subject.replace(10));
+    subject.drive(Occasion::Commit { sync: true });
+    assert_eq!(subject.committed().len(), 1);
+    assert_eq!(&subject.visit(), subject.committed());
+    assert!(!subject.replace(10), "it is on the disk");
 }
 
 #[test]

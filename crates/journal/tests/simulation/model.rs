@@ -122,6 +122,24 @@ impl Subject {
         appended.map(|appended| appended.ticket)
     }
 
+    /// Puts other bytes into a record of a batch whose outcome is not known. Returns whether it still waited.
+    pub(crate) fn replace(&mut self, length_max: usize) -> bool {
+        let open = self.open.iter().enumerate();
+        let puts: Vec<_> = open.flat_map(|(at, (_, change))| (0..change.puts.len()).map(move |put| (at, put))).collect();
+        if puts.is_empty() {
+            return false;
+        }
+        let (at, put) = puts[self.random.below(puts.len())];
+        let (id, before) = self.open[at].1.puts[put].clone();
+        let length = self.random.below(length_max + 1);
+        let record = Record { kind: before.kind, ..self.record(id.get(), length) };
+        let is_replaced = self.journal.replace(id, record.bytes.clone()).is_ok();
+        if is_replaced {
+            self.open[at].1.puts[put].1 = record;
+        }
+        is_replaced
+    }
+
     /// Does all work of an occasion, with batches appended in between. Returns whether the power has failed.
     pub(crate) fn drive(&mut self, occasion: Occasion) -> bool {
         while let Some(work) = self.journal.next_work(occasion) {

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use fogmux_bus::{Completion, Message, NoRoom, Topic};
 use fogmux_journal::{Appended, Committer, RecordId, Refused};
 
@@ -14,7 +15,7 @@ use crate::{
     disk::AnyDisk,
     kind::{self, Kind},
     ledger::{Ledger, Set, completion},
-    names::Write,
+    names::{LastWrite, Write},
     queue::{Charge, LANE_OF_OTHERS, LANE_OF_TRIALS, Queue},
 };
 
@@ -61,14 +62,9 @@ impl Inner {
     ) -> Completion {
         let puts = value.is_some();
         let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
-        let mut batch = committer.batch();
         let mut ledger = self.shared.ledger();
         if ledger.undoing {
             return self.refused(None);
-        }
-        ledger.topics.each(topic, |id| batch.forget(id));
-        if !puts && batch.is_empty() {
-            return Completion::Ready;
         }
         let publisher = message.or(before).map(|message| &message.publisher);
         let principal = publisher.map_or(&self.nobody, |publisher| &publisher.principal);
@@ -79,9 +75,31 @@ impl Inner {
         };
         // The gateway's own status messages have no share (ADR 0031).
         let has_share = publisher.is_none_or(|publisher| publisher.door.is_some());
-        let less = ledger.topics.pending_bytes(topic);
-        if puts && has_share && !self.admits(&ledger.queue, &charge, less) {
+        let waits = self.shared.waits;
+        let seen = |message: Option<&Arc<Message>>| message.filter(|_| waits).cloned();
+        let Ledger { topics, queue, .. } = &mut *ledger;
+        let last = topics.last_write(topic);
+        let less = last.as_ref().map_or(0, |last| last.charge.bytes());
+        if puts && has_share && !self.admits(queue, &charge, less) {
             return self.refused(None);
+        }
+        let value = match (value.map(Bytes::from), last) {
+            (Some(value), Some(LastWrite { set, id: Some(id), message: last, charge: counted })) => {
+                match committer.replace(id, value) {
+                    Ok(()) => {
+                        queue.replace(counted, charge);
+                        *last = seen(message);
+                        return ledger.waiting(set).map_or(Completion::Ready, |set| self.completion(set, puts));
+                    }
+                    Err(value) => Some(value),
+                }
+            }
+            (value, _) => value,
+        };
+        let mut batch = committer.batch();
+        ledger.topics.each(topic, |id| batch.forget(id));
+        if !puts && batch.is_empty() {
+            return Completion::Ready;
         }
         batch.own_by(ledger.queue.lane(principal));
         if let Some((set, _)) = ledger.topics.pending(topic) {
@@ -89,8 +107,6 @@ impl Inner {
         }
         let id = value.map(|value| batch.put(Kind::Retained as u8, value));
         let Some((set, swept)) = self.append(committer, batch, &mut ledger) else { return Completion::Failed };
-        let waits = self.shared.waits;
-        let seen = |message: Option<&Arc<Message>>| message.filter(|_| waits).cloned();
         ledger.queue.add(&charge);
         let write = Write { set: set.set, id, message: seen(message), before: seen(before), charge };
         let replaced = ledger.topics.write(topic.clone(), write);
