@@ -15,6 +15,7 @@ mod monitoring;
 mod polite;
 mod pressure;
 mod reload;
+mod restart;
 mod sessions;
 mod shutdown;
 mod stopped;
@@ -69,6 +70,7 @@ pub(crate) const CASES: &[Case] = &[
     pressure::AWAY,
     pressure::SILENT,
     pressure::OVERRUN,
+    restart::MANY,
     sessions::KILLED,
     sessions::STOPPED,
     sessions::FULL,

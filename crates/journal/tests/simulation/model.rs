@@ -125,7 +125,8 @@ impl Subject {
     /// Puts other bytes into a record of a batch whose outcome is not known. Returns whether it still waited.
     pub(crate) fn replace(&mut self, length_max: usize) -> bool {
         let open = self.open.iter().enumerate();
-        let puts: Vec<_> = open.flat_map(|(at, (_, change))| (0..change.puts.len()).map(move |put| (at, put))).collect();
+        let puts: Vec<_> =
+            open.flat_map(|(at, (_, change))| (0..change.puts.len()).map(move |put| (at, put))).collect();
         if puts.is_empty() {
             return false;
         }
