@@ -1,6 +1,7 @@
 //! Operation: full and read-only disks, damaged stores, descriptor limits, memory after load.
 
 mod backup;
+mod backup_places;
 mod checked;
 mod clock;
 mod damage;
@@ -45,6 +46,8 @@ pub(crate) const CASES: &[Case] = &[
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,
+    backup_places::PLACES,
+    backup_places::OTHER_NAMES,
     exit::LATE,
     exit::REFUSED,
     exit::UNTOUCHED,

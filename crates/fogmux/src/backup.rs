@@ -44,9 +44,9 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
         let text = format!("{}: there is no data directory; name it with --data DIR", directory.display());
         return Err(Failure::new(Status::Unavailable, text));
     }
-    let inside = std::path::absolute(&directory)
-        .and_then(|directory| Ok(std::path::absolute(&arguments.file)?.starts_with(directory)))
-        .map_err(|error| Failure::io(arguments.file.display(), &error))?;
+    let store = gateway.config.store.path.clone();
+    let inside = members::is_inside(&arguments.file, &directory)
+        || store.is_some_and(|store| members::is_inside(&arguments.file, &store));
     let made = if arguments.file.as_os_str() == "-" {
         let mut out = BufWriter::new(io::stdout().lock());
         let made = write(&gateway, arguments, &directory, &mut out)?;
@@ -83,8 +83,8 @@ fn write(gateway: &Found, arguments: &Backup, directory: &Path, out: &mut dyn Wr
     let mut archive = Summed::new(out);
     archive.add(manifest::NAME, &Manifest::new(&members).to_json()).map_err(failed)?;
     for member in &members.files {
-        match std::fs::read(&member.path) {
-            Ok(content) => archive.add(&member.name, &content).map_err(failed)?,
+        match member.open() {
+            Ok((mut file, bytes)) => archive.add_from(&member.name, bytes, &mut file).map_err(failed)?,
             // It was removed since it was listed: an old certificate, or the temporary file of a command.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(Failure::io(member.path.display(), &error)),
@@ -105,7 +105,7 @@ fn report(arguments: &Backup, made: &Made) -> Result<(), Failure> {
         );
     }
     for path in skipped {
-        eprintln!("fogmux: warning: {}: left out, it is no regular file", path.display());
+        eprintln!("fogmux: warning: {}: left out, it is no file and no directory of this gateway", path.display());
     }
     let of = if *running { "of the running gateway" } else { "of a gateway that does not run" };
     if arguments.json {
