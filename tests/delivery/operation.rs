@@ -4,6 +4,7 @@ mod backup;
 mod backup_places;
 mod checked;
 mod clock;
+mod control;
 mod damage;
 mod descriptors;
 mod disk;
@@ -48,6 +49,11 @@ pub(crate) const CASES: &[Case] = &[
     backup::KILLED,
     backup_places::PLACES,
     backup_places::OTHER_NAMES,
+    control::SILENT,
+    control::NO_FILES,
+    control::GONE,
+    control::TWO,
+    control::NO_FILE,
     exit::LATE,
     exit::REFUSED,
     exit::UNTOUCHED,
