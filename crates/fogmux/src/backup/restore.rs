@@ -251,8 +251,8 @@ impl Stage {
         Ok(Self { temporary, target, owner })
     }
 
-    /// Gives everything to its owner, the directory above it all last. Until then it is root's: whoever owned it earlier
-    /// could put a link where root writes next.
+    /// Gives everything to its owner, the directory above it all last. Until then it is root's: an earlier owner could
+    /// put a link where root writes next.
     fn give(&self) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return Ok(());

@@ -56,7 +56,7 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, r
     Some(config)
 }
 
-/// Whether a problem is that a file may not be read. Another user than the gateway's does not know whether that one may.
+/// Whether a problem is that a file may not be read. Another user than the gateway's cannot tell whether that one may.
 fn is_refused(found: &str) -> bool {
     found.contains(&std::io::Error::from(rustix::io::Errno::ACCESS).to_string())
 }
