@@ -56,7 +56,9 @@ fi
 [ -z "$root" ] || exit 0
 
 if ! getent passwd fogmux >/dev/null; then
-    useradd --system --user-group --home-dir /var/lib/fogmux --no-create-home --shell /usr/sbin/nologin fogmux
+    # A group of that name may be there already.
+    getent group fogmux >/dev/null && own='--gid fogmux' || own=--user-group
+    useradd --system $own --home-dir /var/lib/fogmux --no-create-home --shell /usr/sbin/nologin fogmux
 fi
 if [ ! -e /var/lib/fogmux ]; then
     install -d -o fogmux -g fogmux -m 0700 /var/lib/fogmux

@@ -1,8 +1,10 @@
 //! Operation: full and read-only disks, damaged stores, descriptor limits, memory after load.
 
 mod backup;
+mod backup_places;
 mod checked;
 mod clock;
+mod control;
 mod damage;
 mod descriptors;
 mod disk;
@@ -46,6 +48,13 @@ pub(crate) const CASES: &[Case] = &[
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,
+    backup_places::PLACES,
+    backup_places::OTHER_NAMES,
+    control::SILENT,
+    control::NO_FILES,
+    control::GONE,
+    control::TWO,
+    control::NO_FILE,
     exit::LATE,
     exit::REFUSED,
     exit::UNTOUCHED,

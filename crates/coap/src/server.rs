@@ -24,7 +24,7 @@ mod timers;
 mod under_way;
 mod uploads;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -89,6 +89,8 @@ pub struct Server<P> {
     validated: VecDeque<P>,
     echo_key: Box<dyn EchoKey>,
     protection: Option<Box<dyn Protection>>,
+    /// Associations of which only protected requests are taken; 0 stands for peers without one.
+    demanding: HashSet<u64, FixedState>,
     hash: FixedState,
     jitter: Jitter,
     /// Emptied buffers of acknowledged Confirmables.
@@ -212,6 +214,8 @@ pub struct Counters {
     pub duplicates: u64,
     /// Requests refused by the machine: options, blocks, proxying.
     pub refused: u64,
+    /// Requests without the protection that is demanded of them.
+    pub unprotected: u64,
     /// Requests from new peers when there was no room.
     pub peers_refused: u64,
     /// Requests answered with an Echo instead.
@@ -263,6 +267,7 @@ impl<P: Peer> Server<P> {
             validated: VecDeque::new(),
             echo_key,
             protection: None,
+            demanding: HashSet::with_hasher(hash.clone()),
             hash,
             jitter: Jitter::new(seed),
             spare: Vec::new(),
@@ -274,6 +279,13 @@ impl<P: Peer> Server<P> {
     /// Sets the protection that opens requests with an OSCORE option; without it they are answered 4.02.
     pub fn set_protection(&mut self, protection: Box<dyn Protection>) {
         self.protection = Some(protection);
+    }
+
+    /// Answers requests of an association that are not protected with 4.01 from now on, before anything of them is kept:
+    /// the first part of a body like the last. 0 stands for peers without an association. It ends with
+    /// [`Server::forget`].
+    pub fn demand_protection(&mut self, association: u64) {
+        self.demanding.insert(association);
     }
 
     /// Notes whose association or connection a peer's is, so that its uploads and downloads are of that user's share.

@@ -17,10 +17,9 @@ mod members;
 pub(crate) mod restore;
 mod sums;
 mod tar;
+mod target;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use fogmux_store::{CopyError, OpenError, StoreFile};
@@ -32,6 +31,7 @@ use crate::installed::{self, Found};
 use crate::output::say;
 use manifest::Manifest;
 use sums::Summed;
+use target::Target;
 
 /// The name of the file of sums, the last of an archive.
 const SUMS: &str = "SHA256SUMS";
@@ -44,9 +44,9 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
         let text = format!("{}: there is no data directory; name it with --data DIR", directory.display());
         return Err(Failure::new(Status::Unavailable, text));
     }
-    let inside = std::path::absolute(&directory)
-        .and_then(|directory| Ok(std::path::absolute(&arguments.file)?.starts_with(directory)))
-        .map_err(|error| Failure::io(arguments.file.display(), &error))?;
+    let store = gateway.config.store.path.clone();
+    let inside = members::is_inside(&arguments.file, &directory)
+        || store.is_some_and(|store| members::is_inside(&arguments.file, &store));
     let made = if arguments.file.as_os_str() == "-" {
         let mut out = BufWriter::new(io::stdout().lock());
         let made = write(&gateway, arguments, &directory, &mut out)?;
@@ -83,8 +83,8 @@ fn write(gateway: &Found, arguments: &Backup, directory: &Path, out: &mut dyn Wr
     let mut archive = Summed::new(out);
     archive.add(manifest::NAME, &Manifest::new(&members).to_json()).map_err(failed)?;
     for member in &members.files {
-        match std::fs::read(&member.path) {
-            Ok(content) => archive.add(&member.name, &content).map_err(failed)?,
+        match member.open() {
+            Ok((mut file, bytes)) => archive.add_from(&member.name, bytes, &mut file).map_err(failed)?,
             // It was removed since it was listed: an old certificate, or the temporary file of a command.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(Failure::io(member.path.display(), &error)),
@@ -105,7 +105,7 @@ fn report(arguments: &Backup, made: &Made) -> Result<(), Failure> {
         );
     }
     for path in skipped {
-        eprintln!("fogmux: warning: {}: left out, it is no regular file", path.display());
+        eprintln!("fogmux: warning: {}: left out, it is no file and no directory of this gateway", path.display());
     }
     let of = if *running { "of the running gateway" } else { "of a gateway that does not run" };
     if arguments.json {
@@ -164,40 +164,4 @@ fn failed(error: &CopyError) -> Failure {
         CopyError::Open(_) | CopyError::Io(_) => Status::IoErr,
     };
     Failure::new(status, format!("the store: {error}"))
-}
-
-/// The file of a backup under a temporary name, which is removed unless it is put in place.
-struct Target {
-    file: File,
-    temporary: tempfile::TempPath,
-    path: PathBuf,
-}
-
-impl Target {
-    /// Never overwrites anything: a backup is what is left when something else was.
-    fn create(path: &Path) -> Result<Self, Failure> {
-        if std::fs::symlink_metadata(path).is_ok() {
-            return Err(Failure::new(Status::IoErr, format!("{} exists, and is not overwritten", path.display())));
-        }
-        let temporary = PathBuf::from(format!("{}.partial", path.display()));
-        // Of a backup that was ended.
-        let _ = std::fs::remove_file(&temporary);
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600);
-        let file = options.open(&temporary).map_err(|error| Failure::io(temporary.display(), &error))?;
-        let temporary =
-            tempfile::TempPath::try_from_path(temporary).map_err(|error| Failure::io(path.display(), &error))?;
-        Ok(Self { file, temporary, path: path.to_owned() })
-    }
-
-    fn put_in_place(self) -> Result<(), Failure> {
-        let failed = |error: io::Error| Failure::io(self.path.display(), &error);
-        self.file.sync_all().map_err(failed)?;
-        let flags = rustix::fs::RenameFlags::NOREPLACE;
-        rustix::fs::renameat_with(rustix::fs::CWD, &*self.temporary, rustix::fs::CWD, &self.path, flags)
-            .map_err(|error| failed(error.into()))?;
-        let _ = self.temporary.keep();
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
-    }
 }

@@ -71,6 +71,21 @@ pub(crate) fn create(directory: &Path) -> Result<(), Failure> {
     make(directory).map_err(|error| Failure::io(directory.display(), &error))
 }
 
+/// Keeps other gateways from a data directory for as long as the file is open, also those that have their stores
+/// elsewhere: they would renew its keys and take away its control socket. `None` where a directory cannot be locked.
+pub(crate) fn lock(directory: &Path) -> Result<Option<std::fs::File>, Failure> {
+    let Ok(open) = std::fs::File::open(directory) else { return Ok(None) };
+    match open.try_lock() {
+        Ok(()) => Ok(Some(open)),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let text = format!("{}: another gateway uses this data directory", directory.display());
+            Err(Failure::new(Status::Unavailable, text))
+        }
+        // NFS locks only what is open for writing.
+        Err(std::fs::TryLockError::Error(_)) => Ok(None),
+    }
+}
+
 /// As [`create`], for a caller that can continue without it.
 pub(crate) fn make(directory: &Path) -> std::io::Result<()> {
     fogmux_net::pki::make_directory(directory)

@@ -9,6 +9,7 @@ mod disk;
 mod files;
 mod finding;
 mod gateway;
+mod kinds;
 mod limits;
 mod listeners;
 mod machine;
@@ -66,11 +67,18 @@ pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
     let directory = gateway.directory()?;
     let mut report = Report::default();
     let file = gateway.config.as_deref();
-    let config = configuration::examine(file, &directory, &mut report);
+    let unreadable = kinds::examine(file, &directory, &mut report);
+    let config = if unreadable.configuration {
+        None
+    } else {
+        configuration::examine(file, &directory, unreadable.data, &mut report)
+    };
     let valid = config.is_some();
     // Without a valid configuration the machine and the data directory are examined as with the defaults.
     let config = config.unwrap_or_default();
-    examine(&machine, &config, file, directory, valid, &mut report);
+    let subject =
+        Subject { machine: &machine, config: &config, config_file: file, directory, running: None, now: now() };
+    examine(subject, valid, !unreadable.data, &mut report);
     if arguments.json {
         say!("{}\n", report.json())?;
     } else {
@@ -78,25 +86,23 @@ pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
     }
     let limit = if arguments.strict { Level::Warning } else { Level::Problem };
     match report.worst() {
-        _ if !valid => Err(Failure::silent(Status::Config)),
+        _ if unreadable.configuration || report.has_problem("configuration") => Err(Failure::silent(Status::Config)),
         worst if worst >= limit => Err(Failure::silent(Status::Unavailable)),
         Level::Ok | Level::Unknown | Level::Warning | Level::Problem => Ok(()),
     }
 }
 
-fn examine(
-    machine: &Machine,
-    config: &Config,
-    config_file: Option<&Path>,
-    directory: PathBuf,
-    valid: bool,
-    report: &mut Report,
-) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut subject = Subject { machine, config, config_file, directory, running: None, now };
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// `valid`: the configuration is; `readable`: all files of the data directory are ones that can be read.
+fn examine(mut subject: Subject<'_>, valid: bool, readable: bool, report: &mut Report) {
     subject.running = gateway::examine(&subject, report);
     if valid {
         listeners::examine(&subject, report);
+    }
+    if valid && readable {
         access::examine(&subject, report);
         certificates::examine(&subject, report);
     }
@@ -121,9 +127,13 @@ mod tests {
         let file = directory.path().join("fogmux.toml");
         std::fs::write(&file, "[workers]\ncount = \"many\"\n").unwrap();
         let mut report = Report::default();
-        assert!(configuration::examine(Some(&file), directory.path(), &mut report).is_none());
+        assert!(configuration::examine(Some(&file), directory.path(), false, &mut report).is_none());
         std::fs::write(directory.path().join("acl.toml"), "[[allow]]\nwho = 1\n").unwrap();
-        examine(&Machine::here(), &Config::default(), None, directory.path().into(), true, &mut report);
+        let (machine, config) = (Machine::here(), Config::default());
+        let directory = directory.path().into();
+        let subject =
+            Subject { machine: &machine, config: &config, config_file: None, directory, running: None, now: now() };
+        examine(subject, true, true, &mut report);
         let ours: Vec<&str> = report
             .0
             .iter()

@@ -33,6 +33,7 @@ mod oscore;
 mod output;
 mod passwd;
 mod pki;
+mod regular;
 mod serve;
 mod terminal;
 mod validity;

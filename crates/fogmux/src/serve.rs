@@ -45,6 +45,9 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     let config = configuration(arguments)?;
     let log = Log::start(&config.log)?;
     let directory = data::directory(arguments.data.directory.as_deref())?;
+    // Until the process ends. A directory that cannot be made is home's to report.
+    let _ = data::make(&directory);
+    let _locked = data::lock(&directory)?;
     let home = home::prepare(&config, &directory)?;
     // Begins before anything is read. Certificates have been, so once more.
     let watch = Watch::new(&config, &home);

@@ -40,24 +40,24 @@ const ROUNDS: usize = 3;
 /// Messages that a publisher has under way.
 const WINDOW: u64 = 20;
 
-fn fogmux<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Command> {
+pub(super) fn fogmux<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Result<Command> {
     let mut command = Command::new(std::env::var_os("FOGMUX_BIN").context("FOGMUX_BIN")?);
     command.args(arguments).stdin(Stdio::null());
     Ok(command)
 }
 
-fn done(mut command: Command, code: i32) -> Result<String> {
+pub(super) fn done(mut command: Command, code: i32) -> Result<String> {
     let Output { status, stdout, stderr } = command.output()?;
     let told = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     ensure!(status.code() == Some(code), "{command:?} ended with {status} instead of {code}: {told}");
     Ok(told)
 }
 
-fn backup(data: &Path, file: &Path) -> Result<String> {
+pub(super) fn backup(data: &Path, file: &Path) -> Result<String> {
     done(fogmux([OsStr::new("backup"), "--data".as_ref(), data.as_ref(), file.as_ref()])?, 0)
 }
 
-fn restore(file: &Path, data: &Path, code: i32) -> Result<String> {
+pub(super) fn restore(file: &Path, data: &Path, code: i32) -> Result<String> {
     done(fogmux([OsStr::new("restore"), "--data".as_ref(), data.as_ref(), file.as_ref()])?, code)
 }
 

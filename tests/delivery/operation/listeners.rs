@@ -251,6 +251,7 @@ fn oscore() -> Result<String> {
             ensure!(said.trim() == "4.01", "{base}/{path} without OSCORE: {said:?}");
         }
     }
+    unprotected_blocks(&gateway)?;
     // Everything else on it stays closed by the check of the configuration.
     for more in ["allow_remote_anonymous = true\n", "auth = [\"oscore\", \"psk\"]\n"] {
         let file = home.path().join("open.toml");
@@ -261,4 +262,27 @@ fn oscore() -> Result<String> {
     }
     gateway.settle()?;
     Ok("UDP, TCP".to_owned())
+}
+
+/// The first of several blocks, which is refused where it would be kept.
+fn unprotected_blocks(gateway: &Gateway) -> Result<()> {
+    let path = (coap::URI_PATH, &b"a"[..]);
+    let options = [path, (coap::BLOCK1, &[0x0e][..])];
+    let udp = std::net::SocketAddr::from(([127, 0, 0, 1], gateway.address("coap")?.port()));
+    let request = coap::message(coap::CON, coap::PUT, 1, &[7], &options, &[b'x'; 1024]);
+    let answer = coap::dotted(&coap::exchange(&coap::endpoint(udp)?, &request, &[7])?);
+    ensure!(answer == "4.01", "the first block by UDP: {answer}");
+    let tcp = std::net::SocketAddr::from(([127, 0, 0, 1], gateway.address("coap_tcp")?.port()));
+    let mut stream = coap::Line::open(tcp)?;
+    stream.send(coap::PUT, &[7], &options, &[b'x'; 1024])?;
+    let answer = loop {
+        let message = stream.next(PATIENCE)?.context("no answer")?;
+        if message.token == [7] {
+            break message.code;
+        }
+    };
+    ensure!(answer == 0x81, "the first block by TCP: {answer:#x}");
+    let kept = gateway.metrics()?.get("fogmux_coap_uploads_bytes").copied();
+    ensure!(kept == Some(0.0), "{kept:?} bytes are kept");
+    Ok(())
 }

@@ -98,6 +98,17 @@ after=$(files)
 inside getent passwd fogmux && fail "purge leaves the user"
 say "purge leaves nothing"
 
+inside groupadd fogmux
+inside dpkg --install /root/new.deb || fail "a group of that name keeps the package from being installed"
+inside dpkg --purge fogmux
+inside getent group fogmux >/dev/null && inside groupdel fogmux
+inside useradd --create-home fogmux
+inside dpkg --install /root/new.deb
+inside dpkg --purge fogmux
+inside getent passwd fogmux >/dev/null || fail "purge removes a user that is not the package's"
+inside userdel --remove fogmux 2>/dev/null || true
+say "a group or a user of that name is no hindrance, and stays"
+
 inside sh -euc 'cd /root && tar xzf archive.tar.gz && cd fogmux-*/ && ./install.sh'
 start
 inside fogmux pub -r mqtt://127.0.0.1/greeting hello

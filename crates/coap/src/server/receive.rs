@@ -140,6 +140,11 @@ impl<P: Peer> Server<P> {
             exchange: None,
             outer_block1: None,
         };
+        if message.option(OptionNumber::OSCORE).is_none() && self.demanding.contains(&ticket.address.association()) {
+            self.counters.unprotected += 1;
+            self.respond(now, ticket, &Response::new(Code::UNAUTHORIZED), out);
+            return None;
+        }
         match Request::parse_over(message, self.config.reliable) {
             Ok(request) if !request.protected => self.go_on(now, ticket, request, out),
             Err(fault) if message.option(OptionNumber::OSCORE).is_none() => {

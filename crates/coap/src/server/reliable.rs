@@ -52,6 +52,10 @@ impl<P: Peer> Server<P> {
     /// Removes the state of a connection or association that has ended (RFC 8323 §7.4).
     pub fn forget(&mut self, peer: &P) {
         self.owners.remove(&peer.association());
+        // What is demanded of peers without an association never ends.
+        if peer.association() != 0 {
+            self.demanding.remove(&peer.association());
+        }
         self.peers.widen(peer);
         let Some(key) = self.peers.find(peer) else { return };
         let Some(state) = self.peers.get(key) else { return };

@@ -262,3 +262,33 @@ fn rfc_7641_s4_5_notifications_are_sealed_once_and_sent_again_as_they_were() {
     bench.server.forget(&address(true));
     assert_eq!((bench.server.observers(), bench.server.peers()), (0, 0));
 }
+
+/// Whoever may only ask with protection learns so from the first block, and leaves nothing behind (RFC 7252 §5.9.2.2).
+#[test]
+fn where_protection_is_demanded_the_first_block_without_it_is_unauthorized() {
+    let mut guarded = Guarded::new();
+    guarded.server.demand_protection(0);
+    let more = [0x0e];
+    let block = (OptionNumber::BLOCK1, &more[..]);
+    let bad = (OptionNumber::new(9999), &b"critical"[..]);
+    let register = (OptionNumber::OBSERVE, &[][..]);
+    for (id, (code, options)) in [
+        (Code::PUT, vec![PATH, block]),
+        (Code::GET, vec![PATH]),
+        (Code::GET, vec![register, PATH]),
+        (Code::PUT, vec![PATH, bad]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let request = compose(Type::Confirmable, code, u16::try_from(id).unwrap(), &options, &[7; 1024]);
+        let answers = guarded.hand_in(&request);
+        assert_eq!(answers.iter().map(Sent::code).collect::<Vec<_>>(), [Code::UNAUTHORIZED], "{code:?} {options:?}");
+    }
+    assert_eq!((guarded.asked, guarded.server.uploads_bytes()), (0, 0));
+    assert_eq!(guarded.server.counters().unprotected, 4);
+    // A connection that ends takes nothing of this away.
+    guarded.server.forget(&address(true));
+    let request = compose(Type::Confirmable, Code::PUT, 9, &[PATH, block], &[7; 1024]);
+    assert_eq!(guarded.hand_in(&request)[0].code(), Code::UNAUTHORIZED);
+}

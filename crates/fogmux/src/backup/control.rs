@@ -11,7 +11,8 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use fogmux_store::{JournalStore, StoreFile};
 
@@ -25,7 +26,13 @@ const REQUEST: &str = "fogmux 1 backup";
 const LINE_MAX: u64 = 8 << 10;
 /// How long one side waits for the other: a client may write to a slow disk.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The stack of the thread, which copies segments to a socket.
+/// How long a client may take for its request.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+/// The pause after a client could not be accepted.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Clients that may wait for their copies.
+const CLIENTS_MAX: usize = 8;
+/// The stack of a thread, which copies segments to a socket.
 const STACK: usize = 256 << 10;
 
 /// The gateway's side. The socket is removed when this is dropped.
@@ -46,15 +53,49 @@ impl Control {
         let listener = at(directory, |path| UnixListener::bind(path))?;
         // The data directory is closed to others as well.
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
-        let serve = move || {
-            for client in listener.incoming().flatten() {
-                if let Err(error) = serve(&client, &store) {
-                    tracing::warn!(%error, "a copy of the store was not finished");
+        let serve = move || accept(&listener, &Arc::new(store));
+        thread("control").spawn(serve)?;
+        Ok(Self { socket })
+    }
+}
+
+fn thread(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(STACK)
+}
+
+/// Gives each client a thread, so that one that says nothing does not keep others from being heard.
+fn accept(listener: &UnixListener, store: &Arc<JournalStore>) {
+    let copies = Arc::new(Mutex::new(()));
+    let clients = Arc::new(());
+    let mut failing = false;
+    for client in listener.incoming() {
+        let client = match client {
+            Ok(client) => client,
+            Err(error) => {
+                // No descriptor is left, for example: the client waits, and accept(2) would fail again at once.
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%error, "a client of the control socket cannot be accepted yet");
                 }
+                std::thread::sleep(PAUSE);
+                continue;
             }
         };
-        std::thread::Builder::new().name("control".to_owned()).stack_size(STACK).spawn(serve)?;
-        Ok(Self { socket })
+        failing = false;
+        // One of the references is the loop's.
+        if Arc::strong_count(&clients) > CLIENTS_MAX {
+            let _ = (&client).write_all(b"error others are waiting already\n");
+            continue;
+        }
+        let (counted, store, copies) = (Arc::clone(&clients), Arc::clone(store), Arc::clone(&copies));
+        let serve = move || {
+            let _counted = counted;
+            if let Err(error) = serve(&client, &store, &copies) {
+                tracing::warn!(%error, "a copy of the store was not finished");
+            }
+        };
+        if let Err(error) = thread("copy").spawn(serve) {
+            tracing::warn!(%error, "a client of the control socket cannot be served");
+        }
     }
 }
 
@@ -71,18 +112,19 @@ fn at<T>(directory: &Path, with: impl FnOnce(&Path) -> io::Result<T>) -> io::Res
     with(&PathBuf::from(format!("/proc/self/fd/{}/{NAME}", directory.as_raw_fd())))
 }
 
-/// One client at a time: there can be only one copy.
-fn serve(client: &UnixStream, store: &JournalStore) -> io::Result<()> {
+/// One copy at a time.
+fn serve(client: &UnixStream, store: &JournalStore, copies: &Mutex<()>) -> io::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(client)?.uid;
     if !peer.is_root() && peer != rustix::process::geteuid() {
         return Ok(());
     }
-    client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut out = client;
-    if line(&mut BufReader::new(client.take(LINE_MAX)))? != REQUEST {
+    let request = Until { stream: client, end: Instant::now() + REQUEST_PATIENCE };
+    if line(&mut BufReader::new(request))? != REQUEST {
         return out.write_all(b"error this gateway is of another release\n");
     }
+    let _alone = copies.lock().unwrap_or_else(PoisonError::into_inner);
     out.write_all(b"ok\n")?;
     tracing::info!("a copy of the store is made for a backup");
     let copied = store.copy(&mut |StoreFile { name, bytes, content }| {
@@ -95,6 +137,23 @@ fn serve(client: &UnixStream, store: &JournalStore) -> io::Result<()> {
             tracing::warn!(%error, "the store cannot be copied");
             writeln!(out, "error {}", error.to_string().replace('\n', " "))
         }
+    }
+}
+
+/// A stream that is read until a moment, however little comes at a time.
+struct Until<'a> {
+    stream: &'a UnixStream,
+    end: Instant,
+}
+
+impl io::Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        (&mut &*self.stream).read(buffer)
     }
 }
 
@@ -113,7 +172,6 @@ impl Client {
 
     /// Has the store copied. Returns the number of blocks that its disk did not give.
     pub(super) fn copy(mut self, take: &mut dyn FnMut(StoreFile) -> io::Result<()>) -> Result<u64, Failure> {
-        let failed = |error: io::Error| Failure::io("the running gateway", &error);
         writeln!(self.0.get_mut(), "{REQUEST}").map_err(failed)?;
         match self.line()?.as_str() {
             "ok" => {}
@@ -130,14 +188,14 @@ impl Client {
             let mut content = Vec::new();
             self.0.by_ref().take(length).read_to_end(&mut content).map_err(failed)?;
             if content.len() as u64 != length {
-                return Err(Failure::new(Status::Unavailable, "the running gateway ended meanwhile"));
+                return Err(failed(io::ErrorKind::UnexpectedEof.into()));
             }
             take(StoreFile { name, bytes, content }).map_err(|error| Failure::io("the backup", &error))?;
         }
     }
 
     fn line(&mut self) -> Result<String, Failure> {
-        let read = line(&mut self.0).map_err(|error| Failure::io("the running gateway", &error))?;
+        let read = line(&mut self.0).map_err(failed)?;
         match read.strip_prefix("error ") {
             Some(error) => Err(Failure::new(Status::Unavailable, format!("the running gateway: {error}"))),
             None => Ok(read),
@@ -152,6 +210,19 @@ fn line(from: &mut impl io::BufRead) -> io::Result<String> {
         Some(b'\n') => String::from_utf8(line).map_err(io::Error::other),
         Some(_) | None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
+}
+
+/// Why there is no answer: the gateway is busy, or gone. Both pass.
+fn failed(error: io::Error) -> Failure {
+    let is_one_of = |kinds: &[io::ErrorKind]| kinds.contains(&error.kind());
+    let why = if is_one_of(&[io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut]) {
+        "did not answer in time".to_owned()
+    } else if is_one_of(&[io::ErrorKind::UnexpectedEof, io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset]) {
+        "ended meanwhile".to_owned()
+    } else {
+        format!("did not answer: {error}")
+    };
+    Failure::new(Status::Unavailable, format!("the running gateway {why}"))
 }
 
 fn malformed() -> Failure {

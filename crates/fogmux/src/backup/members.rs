@@ -1,8 +1,12 @@
 //! The files of a backup besides the store's.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use super::control;
 use crate::config::Config;
@@ -14,6 +18,8 @@ use crate::exit::{Failure, Status};
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) path: PathBuf,
+    /// Whether a link is followed: where the operator names it, and not in a directory that others may write to.
+    follow: bool,
 }
 
 /// All of them.
@@ -22,45 +28,86 @@ pub(super) struct Members {
     pub(super) files: Vec<Member>,
     /// The places of files outside the data directory, by the key that names them.
     pub(super) named: BTreeMap<String, PathBuf>,
-    /// Links, sockets and devices, which are left out.
+    /// Links, sockets and devices, and stores that are not the gateway's: they are left out.
     pub(super) skipped: Vec<PathBuf>,
 }
 
-/// Files of the data directory that belong to a run of a gateway.
+/// Files of OSCORE contexts that belong to a run of a gateway.
 ///
-/// The sequence numbers of OSCORE are left out on purpose. A gateway that is restored must not believe what it had seen
-/// and used by then: without them it begins above any number that was used, by the clock, and has each client prove
-/// that its request is new (RFC 8613 appendix B.1).
-const LEFT_OUT: [&str; 3] = [control::NAME, "oscore/journal", "oscore/journal.lock"];
+/// The sequence numbers are left out on purpose. A gateway that is restored must not believe what it had seen and used
+/// by then: without them it begins above any number that was used, by the clock, and has each client prove that its
+/// request is new (RFC 8613 appendix B.1).
+const OF_A_RUN: [&str; 2] = ["journal", "journal.lock"];
+
+/// A file or directory, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity(u64, u64);
+
+impl Identity {
+    fn of(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|found| Self(found.dev(), found.ino()))
+    }
+}
+
+/// The places that are not copied as they are. They are known by what they are: the configuration may call them by
+/// other names than those that lead to them from the data directory.
+#[derive(Debug)]
+struct LeftOut {
+    /// The store, which the gateway copies.
+    store: Option<Identity>,
+    /// The place of the store that is used if the configuration names none. What is in it otherwise is an old one.
+    usual_store: PathBuf,
+    oscore: Option<Identity>,
+    control: PathBuf,
+}
 
 /// Finds them.
 pub(super) fn find(config: &Config, file: Option<&Path>, directory: &Path) -> Result<Members, Failure> {
     let mut members = Members::default();
-    let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
-    let left_out: Vec<PathBuf> = LEFT_OUT.iter().map(|name| directory.join(name)).chain([store]).collect();
+    let usual_store = directory.join(data::STORE);
+    let left_out = LeftOut {
+        store: Identity::of(config.store.path.as_ref().unwrap_or(&usual_store)),
+        usual_store,
+        // Wherever the contexts are.
+        oscore: Identity::of(&directory.join(data::OSCORE)),
+        control: directory.join(control::NAME),
+    };
     members.walk("data", directory, &left_out)?;
     if let Some(file) = file {
-        members.add("config/fogmux.toml".to_owned(), file.to_owned());
+        members.add("config/fogmux.toml".to_owned(), file.to_owned(), true);
         let beside = file.parent().unwrap_or(Path::new("")).join("conf.d");
         if beside.is_dir() {
-            members.walk("config/conf.d", &beside, &[])?;
+            members.walk("config/conf.d", &beside, &left_out)?;
         }
     }
     for (key, path) in named(config) {
         let Some(path) = path else { continue };
         let path = std::path::absolute(path).map_err(|error| Failure::io(path.display(), &error))?;
-        let inside = std::path::absolute(directory).is_ok_and(|directory| path.starts_with(directory));
-        if inside || !path.exists() {
+        if is_walked(&path, directory) || !path.exists() {
             continue;
         }
         if path.is_dir() {
-            members.walk(&format!("named/{key}"), &path, &[])?;
+            members.walk(&format!("named/{key}"), &path, &left_out)?;
         } else {
-            members.add(format!("named/{key}"), path.clone());
+            members.add(format!("named/{key}"), path.clone(), true);
         }
         members.named.insert(key.to_owned(), path);
     }
     Ok(members)
+}
+
+/// Returns whether a file is one of the data directory, whatever either is called. A link that leads out of it is not.
+fn is_walked(path: &Path, directory: &Path) -> bool {
+    let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    !is_link && is_inside(path, directory)
+}
+
+/// Returns whether a file is below a directory, or would be if it were created, by whatever names.
+pub(super) fn is_inside(path: &Path, directory: &Path) -> bool {
+    let Ok(directory) = directory.canonicalize() else { return false };
+    let above = |path: &Path| path.parent().filter(|parent| !parent.as_os_str().is_empty()).map(Path::to_owned);
+    let real = path.canonicalize().or_else(|_| above(path).unwrap_or_else(|| ".".into()).canonicalize());
+    real.is_ok_and(|real| real.starts_with(directory))
 }
 
 /// Every file that the configuration may name.
@@ -84,30 +131,50 @@ fn named(config: &Config) -> Vec<(&'static str, Option<&Path>)> {
     ]
 }
 
+impl Member {
+    /// Opens it for reading, with its length. What has become something else than a file since it was found is refused:
+    /// whoever may write to the directory may put a link or a FIFO in its place.
+    pub(super) fn open(&self) -> io::Result<(File, u64)> {
+        let follow = if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
+        let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let found = file.metadata()?;
+        if found.is_file() { Ok((file, found.len())) } else { Err(io::Error::other("is no regular file")) }
+    }
+}
+
 impl Members {
-    fn add(&mut self, name: String, path: PathBuf) {
-        self.files.push(Member { name, path });
+    fn add(&mut self, name: String, path: PathBuf, follow: bool) {
+        self.files.push(Member { name, path, follow });
     }
 
     /// Adds the regular files below a directory, in order of their names.
-    fn walk(&mut self, name: &str, directory: &Path, left_out: &[PathBuf]) -> Result<(), Failure> {
+    fn walk(&mut self, name: &str, directory: &Path, left_out: &LeftOut) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io(directory.display(), &error);
         let mut entries: Vec<_> =
             std::fs::read_dir(directory).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
         entries.sort_by_key(std::fs::DirEntry::file_name);
+        let of_a_run = left_out.oscore.is_some() && Identity::of(directory) == left_out.oscore;
         for entry in entries {
             let path = entry.path();
-            if left_out.contains(&path) {
-                continue;
-            }
             let Some(own) = entry.file_name().to_str().map(str::to_owned) else {
                 return Err(Failure::new(Status::DataErr, format!("{}: its name is not UTF-8", path.display())));
             };
-            let (name, kind) = (format!("{name}/{own}"), entry.file_type().map_err(failed)?);
+            if path == left_out.control || of_a_run && OF_A_RUN.contains(&&*own) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() {
-                self.walk(&name, &path, left_out)?;
+                if left_out.store.is_some() && Identity::of(&path) == left_out.store {
+                    continue;
+                }
+                if path == left_out.usual_store {
+                    self.skipped.push(path);
+                    continue;
+                }
+                self.walk(&format!("{name}/{own}"), &path, left_out)?;
             } else if kind.is_file() {
-                self.add(name, path);
+                self.add(format!("{name}/{own}"), path, false);
             } else {
                 self.skipped.push(path);
             }

@@ -7,6 +7,7 @@ use std::io::{self, BufReader, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 use sha2::{Digest as _, Sha256};
 
 use super::SUMS;
@@ -20,6 +21,8 @@ use crate::output::say;
 
 /// The longest manifest, and the longest list of sums.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a line of sums besides the name: 64 digits, two spaces, a line feed.
+const SUM_LINE_BYTES: usize = 67;
 
 /// Restores, or with `--check` only verifies.
 pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
@@ -47,10 +50,16 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
     let stages = stage.as_ref().map(|(data, config)| (data, config.as_ref()));
     let restored = extract(BufReader::with_capacity(1 << 20, from), stages).map_err(refused)?;
     if let Some((data, config)) = stage {
+        let config_at = config.as_ref().map(|config| config.target.clone());
         if let Some(config) = config {
             config.put_in_place()?;
         }
-        data.put_in_place()?;
+        data.put_in_place().inspect_err(|_| {
+            // Both or none.
+            if let Some(config) = config_at {
+                let _ = fs::remove_dir_all(config);
+            }
+        })?;
     }
     report(arguments, &directory, &restored)
 }
@@ -92,7 +101,13 @@ fn extract(from: impl Read, stages: Option<(&Stage, Option<&Stage>)>) -> io::Res
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     let mut manifest = None;
     let mut bytes = 0;
+    let mut text_bytes = 0;
     while let Some((name, length)) = archive.next_file()? {
+        // Each has a line in the list of sums, so there can be no more of them than that has room for.
+        text_bytes += (name.len() + SUM_LINE_BYTES) as u64;
+        if text_bytes > TEXT_BYTES_MAX {
+            return Err(malformed("there are too many files in it"));
+        }
         if name == SUMS {
             compare(&text(&mut archive, length)?, &found)?;
             if archive.next_file()?.is_some() {
@@ -206,8 +221,16 @@ impl Stage {
     /// For a directory that does not exist, or is empty.
     fn beside(target: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::io(target.display(), &error);
-        let target = std::path::absolute(target).map_err(failed)?;
+        let mut target = std::path::absolute(target).map_err(failed)?;
+        if fs::symlink_metadata(&target).is_ok_and(|found| found.is_symlink()) {
+            // What it leads to takes the name there.
+            target = target.canonicalize().map_err(failed)?;
+        }
         match fs::read_dir(&target).map(Iterator::count) {
+            Ok(0) if is_mount_point(&target) => {
+                let text = format!("{}: a mount point cannot be replaced; name a directory in it", target.display());
+                return Err(Failure::new(Status::IoErr, text));
+            }
             Ok(0) => {}
             Ok(_) => {
                 let text = format!("{} is not empty; nothing is restored over what is there", target.display());
@@ -225,18 +248,27 @@ impl Stage {
         let private = fs::Permissions::from_mode(0o700);
         let mut builder = tempfile::Builder::new();
         let temporary = builder.prefix(".fogmux-restore-").permissions(private).tempdir_in(parent).map_err(failed)?;
-        let stage = Self { temporary, target, owner };
-        stage.give(stage.temporary.path()).map_err(failed)?;
-        Ok(stage)
+        Ok(Self { temporary, target, owner })
     }
 
-    fn give(&self, path: &Path) -> io::Result<()> {
-        let (user, group) = self.owner;
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(path, Some(user), Some(group))
-        } else {
-            Ok(())
+    /// Gives everything to its owner, the directory above it all last. Until then it is root's: an earlier owner could
+    /// put a link where root writes next.
+    fn give(&self) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
         }
+        let mut found = vec![self.temporary.path().to_owned()];
+        let mut at = 0;
+        while let Some(path) = found.get(at).cloned() {
+            at += 1;
+            if fs::symlink_metadata(&path)?.is_dir() {
+                for entry in fs::read_dir(&path)? {
+                    found.push(entry?.path());
+                }
+            }
+        }
+        let (user, group) = self.owner;
+        found.iter().rev().try_for_each(|path| std::os::unix::fs::lchown(path, Some(user), Some(group)))
     }
 
     fn create(&self, path: &Path) -> io::Result<File> {
@@ -244,24 +276,22 @@ impl Stage {
         for part in path.parent().into_iter().flat_map(Path::components) {
             directory.push(part);
             match fs::DirBuilder::new().mode(0o700).create(&directory) {
-                Ok(()) => self.give(&directory)?,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
             }
         }
         let path = self.temporary.path().join(path);
         let taken = [io::ErrorKind::AlreadyExists, io::ErrorKind::NotADirectory];
         let made = File::options().write(true).create_new(true).mode(0o600).open(&path);
-        let file = made.map_err(|error| match taken.contains(&error.kind()) {
+        made.map_err(|error| match taken.contains(&error.kind()) {
             true => malformed("two files have one place"),
             false => error,
-        })?;
-        self.give(&path)?;
-        Ok(file)
+        })
     }
 
     fn put_in_place(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io(self.target.display(), &error);
+        self.give().map_err(failed)?;
         synchronise(self.temporary.path()).map_err(failed)?;
         match fs::remove_dir(&self.target) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -273,6 +303,12 @@ impl Stage {
         let parent = self.target.parent().unwrap_or(Path::new("/"));
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
     }
+}
+
+/// Returns whether a file system is mounted at a directory, which then cannot be renamed or removed.
+fn is_mount_point(directory: &Path) -> bool {
+    let found = rustix::fs::statx(rustix::fs::CWD, directory, AtFlags::empty(), StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Has the names of files on the disk.
@@ -289,6 +325,68 @@ fn synchronise(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The directory is given away when nothing more is written to it. Has an effect only as root.
+    #[test]
+    fn what_is_being_restored_is_its_owners_only_when_it_is_whole() {
+        let parent = tempfile::tempdir().unwrap();
+        let target = parent.path().join("data");
+        fs::create_dir(&target).unwrap();
+        if std::os::unix::fs::chown(&target, Some(54_321), Some(54_322)).is_err() {
+            return;
+        }
+        let stage = Stage::beside(&target).unwrap();
+        stage.create(Path::new("pki/ca.key")).unwrap();
+        let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
+        let temporary = stage.temporary.path().to_owned();
+        for path in ["", "pki", "pki/ca.key"] {
+            assert_eq!(owner(&temporary.join(path)), 0, "{path:?} is given away too early");
+        }
+        stage.put_in_place().unwrap();
+        for path in ["", "pki", "pki/ca.key"] {
+            assert_eq!(owner(&target.join(path)), 54_321, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_an_empty_directory_stays_a_link() {
+        let parent = tempfile::tempdir().unwrap();
+        let (real, link) = (parent.path().join("real"), parent.path().join("link"));
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert!(Stage::beside(&link).is_err(), "it leads nowhere");
+        fs::create_dir(&real).unwrap();
+        let stage = Stage::beside(&link).unwrap();
+        stage.create(Path::new("a")).unwrap();
+        stage.put_in_place().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && link.join("a").exists());
+        assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(&real));
+    }
+
+    #[test]
+    fn an_archive_of_ever_more_names_is_refused_before_they_fill_the_memory() {
+        /// Empty files without an end.
+        struct Endless(u64, Vec<u8>);
+        impl Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if self.1.is_empty() {
+                    self.0 += 1;
+                    let name = format!("data/{}{}", "d".repeat(4_000), self.0);
+                    tar::write_header(&mut self.1, &name, 0)?;
+                }
+                let read = buffer.len().min(self.1.len());
+                buffer[..read].copy_from_slice(&self.1[..read]);
+                self.1.drain(..read);
+                Ok(read)
+            }
+        }
+        let mut begin = Vec::new();
+        let manifest = br#"{"format": 1, "fogmux": "0", "unix_s": 0, "named": {}}"#;
+        tar::write_header(&mut begin, manifest::NAME, manifest.len() as u64).unwrap();
+        begin.extend(manifest);
+        tar::pad(&mut begin, manifest.len() as u64).unwrap();
+        let refused = extract(io::Cursor::new(begin).chain(Endless(0, Vec::new())), None);
+        assert!(refused.is_err_and(|error| error.to_string().contains("too many files")));
+    }
 
     #[test]
     fn every_name_has_one_place_below_a_directory_or_none() {

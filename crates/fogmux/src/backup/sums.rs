@@ -1,11 +1,13 @@
 //! An archive with the sums of its files, as it is written.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use sha2::{Digest as _, Sha256};
 
 use super::tar;
 
+/// Bytes of a file that are read at a time.
+const COPY_BYTES: usize = 64 << 10;
 /// Zeros at the end of a segment.
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
@@ -27,13 +29,30 @@ impl<'a> Summed<'a> {
         self.add_padded(name, content.len() as u64, content)
     }
 
+    /// Adds a file of so many bytes, which are read a part at a time: it may be larger than the memory.
+    pub(super) fn add_from(&mut self, name: &str, bytes: u64, from: &mut impl Read) -> io::Result<()> {
+        let mut sum = self.begin(name, bytes)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut left = bytes;
+        while left > 0 {
+            let wanted = usize::try_from(left).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+            let part = buffer.get_mut(..wanted).unwrap_or_default();
+            match from.read_exact(part) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(io::Error::other(format!("{name} became shorter while it was read")));
+                }
+                read => read?,
+            }
+            self.out.write_all(part)?;
+            sum.update(&*part);
+            left -= wanted as u64;
+        }
+        self.end(name, bytes, sum)
+    }
+
     /// Adds a file of so many bytes, of which `content` is the beginning; the rest is zeros.
     pub(super) fn add_padded(&mut self, name: &str, bytes: u64, content: &[u8]) -> io::Result<()> {
-        if name.contains(['\n', '\\']) {
-            return Err(io::Error::other(format!("{name:?} is no name for a file of an archive")));
-        }
-        let mut sum = Sha256::new();
-        tar::write_header(self.out, name, bytes)?;
+        let mut sum = self.begin(name, bytes)?;
         self.out.write_all(content)?;
         sum.update(content);
         let mut left = bytes.saturating_sub(content.len() as u64);
@@ -43,6 +62,18 @@ impl<'a> Summed<'a> {
             sum.update(zeros);
             left -= zeros.len() as u64;
         }
+        self.end(name, bytes, sum)
+    }
+
+    fn begin(&mut self, name: &str, bytes: u64) -> io::Result<Sha256> {
+        if name.contains(['\n', '\\']) {
+            return Err(io::Error::other(format!("{name:?} is no name for a file of an archive")));
+        }
+        tar::write_header(self.out, name, bytes)?;
+        Ok(Sha256::new())
+    }
+
+    fn end(&mut self, name: &str, bytes: u64, sum: Sha256) -> io::Result<()> {
         tar::pad(self.out, bytes)?;
         self.sums += &format!("{}  {name}\n", data_encoding::HEXLOWER.encode(&sum.finalize()));
         self.files += 1;

@@ -10,6 +10,7 @@ use fogmux_net::{ClientCertificates, dtls::ListenerCredentials, profile::Stack};
 use super::listener::{Listener, Protection, is_on_udp};
 use super::model::Config;
 use super::reader::Findings;
+use crate::regular;
 
 /// Adds the clashes of `config` to `findings`.
 pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
@@ -72,8 +73,14 @@ fn transports(listener: &Listener, config: &Config) -> &'static [&'static str] {
 
 /// `[::]` takes IPv6 only, so it can stand beside `0.0.0.0`.
 fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
+    // One link-local address may be that of several interfaces (RFC 4007 §6).
+    let scope = |address: &SocketAddr| match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    };
+    let other_link = scope(a) != 0 && scope(b) != 0 && scope(a) != scope(b);
     let everywhere = a.ip().is_unspecified() || b.ip().is_unspecified();
-    a.port() == b.port() && a.is_ipv4() == b.is_ipv4() && (everywhere || a.ip() == b.ip())
+    a.port() == b.port() && a.is_ipv4() == b.is_ipv4() && (everywhere || a.ip() == b.ip() && !other_link)
 }
 
 /// Beyond loopback, plaintext and anonymous clients must be enabled explicitly.
@@ -177,7 +184,9 @@ fn find_missing_files(config: &Config, findings: &mut Findings) {
         ("auth.token.key_file", &config.auth.token.settings.key_file),
         ("auth.callback.ca_file", &config.auth.callback.ca_file),
     ];
-    for (key, file) in files {
+    // It need not be there: the first start makes it.
+    let users = config.auth.users_file.clone().filter(|file| file.exists());
+    for (key, file) in files.into_iter().chain([("auth.users_file", &users)]) {
         let Some(file) = file else { continue };
         if let Err(error) = readable(file) {
             findings.clash(key, format!("{}: {error}", file.display()), "a file that can be read");
@@ -186,8 +195,7 @@ fn find_missing_files(config: &Config, findings: &mut Findings) {
 }
 
 fn readable(file: &Path) -> std::io::Result<()> {
-    if std::fs::File::open(file)?.metadata()?.is_dir() {
-        return Err(std::io::ErrorKind::IsADirectory.into());
-    }
-    Ok(())
+    // The permission is tried on what is a file only: to open a FIFO may take for ever.
+    regular::check(file)?;
+    std::fs::File::open(file).map(drop)
 }

@@ -240,7 +240,7 @@ impl Listener {
     pub(crate) fn is_where(&self, other: &Self) -> bool {
         other.enabled
             && other.kind == self.kind
-            && self.addresses.iter().all(|address| other.addresses.contains(address))
+            && self.sockets().all(|(own, _)| other.sockets().any(|(address, _)| address == own))
     }
 }
 

@@ -66,7 +66,10 @@ impl Listeners {
             let other = other.named(&own.name);
             (own.anonymous, own.allow_remote_anonymous) = match other {
                 Some(other) if own.is_where(other) => (other.anonymous, other.allow_remote_anonymous),
-                Some(other) => (own.anonymous && other.lets_anonymous_in_everywhere(), own.allow_remote_anonymous),
+                Some(other) => (
+                    own.anonymous && other.lets_anonymous_in_everywhere(),
+                    own.allow_remote_anonymous && other.allow_remote_anonymous,
+                ),
                 None => (false, own.allow_remote_anonymous),
             };
         }

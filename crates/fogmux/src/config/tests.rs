@@ -322,3 +322,33 @@ fn only_oscore_alone_replaces_encryption_beyond_loopback() {
     let http = "[listeners.http]\naddress = \"0.0.0.0:8080\"\nauth = [\"oscore\"]";
     assert_eq!(lines_and_keys(http), [(2, "listeners.http.address".to_owned())]);
 }
+
+#[test]
+fn a_reload_opens_no_half_of_a_dual_stack_address_that_the_file_has_not() {
+    let remote = "anonymous = true\nallow_remote_anonymous = true\n";
+    let text = |more: &str| format!("[listeners.mqtts]\naddress = \"[::]:8883\"\n{more}");
+    let read = |more: &str| load(&[Source::new("f.toml", text(more))]).unwrap().listeners;
+    let reloaded = |before: &str, after: &str| {
+        let mut listeners = read(before);
+        listeners.take_over(&read(after));
+        let own = listeners.named("mqtts").unwrap();
+        (own.anonymous, own.allow_remote_anonymous)
+    };
+    let closed = "dual_stack = true\nanonymous = false\n";
+    assert_eq!(reloaded(closed, &format!("dual_stack = true\n{remote}")), (true, true));
+    assert_eq!(reloaded(closed, remote), (false, false), "0.0.0.0 is open and not in the new file");
+    // What has moved is closed by what the new file says of it.
+    let moved = "address = \"127.0.0.1:8883\"\n";
+    let mut listeners = read(remote);
+    let new = load(&[Source::new("f.toml", format!("[listeners.mqtts]\n{moved}"))]).unwrap();
+    listeners.take_over(&new.listeners);
+    assert!(!listeners.named("mqtts").unwrap().allow_remote_anonymous);
+}
+
+#[test]
+fn one_link_local_address_may_be_on_two_interfaces() {
+    let two =
+        |a: u32, b: u32| format!("[listeners.mqtts]\naddress = [\"[fe80::1%{a}]:8883\", \"[fe80::1%{b}]:8883\"]\n");
+    assert!(load(&[Source::new("f.toml", two(2, 3))]).is_ok());
+    assert_eq!(lines_and_keys(&two(2, 2)), [(2, "listeners.mqtts.address".to_owned())]);
+}

@@ -1,5 +1,6 @@
 //! The configuration, as `fogmux check` reads it.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::finding::Report;
@@ -7,13 +8,23 @@ use crate::check::{self, ReadError};
 use crate::config::{Config, Problems};
 use crate::modes::quoted;
 
-/// Returns it if it is valid, with all files that it names.
-pub(super) fn examine(file: Option<&Path>, directory: &Path, report: &mut Report) -> Option<Config> {
+/// What is not examined without the right to read the configuration and the files that it names.
+const AS_ROOT: &str = "listeners, rules and certificates are examined as root only";
+
+/// Returns it if it is valid, with all files that it names. Remarks on files of the data directory are left out if they
+/// cannot be read.
+pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, report: &mut Report) -> Option<Config> {
     let named = file.map_or_else(|| "the built-in defaults".to_owned(), |file| file.display().to_string());
     let mend = file.map(|file| format!("fogmux check {}", quoted(file))).unwrap_or_default();
+    let owner = std::fs::metadata(directory).map(|found| found.uid());
+    let foreign = owner.ok() != Some(rustix::process::geteuid().as_raw());
     let mut refuse = |problems: Problems| {
         for problem in problems.0 {
-            report.problem("configuration", problem.to_string(), mend.as_str());
+            if foreign && is_refused(&problem.found) {
+                report.unknown("configuration", format!("{problem}; {AS_ROOT}"));
+            } else {
+                report.problem("configuration", problem.to_string(), mend.as_str());
+            }
         }
     };
     let config = match check::read(file, &[]) {
@@ -23,7 +34,12 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, report: &mut Report
             return None;
         }
         Err(ReadError::Unreadable(failure)) => {
-            report.problem("configuration", failure.message().unwrap_or_default(), mend);
+            let said = failure.message().unwrap_or_default();
+            if foreign && is_refused(&said) {
+                report.unknown("configuration", format!("{said}; {AS_ROOT}"));
+            } else {
+                report.problem("configuration", said, mend);
+            }
             return None;
         }
     };
@@ -33,8 +49,43 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, report: &mut Report
         return None;
     }
     report.ok("configuration", format!("{named}: valid"));
-    for remark in check::remarks(&config, Some(directory)) {
+    let remarks = if unreadable { Vec::new() } else { check::remarks(&config, Some(directory)) };
+    for remark in remarks {
         report.warning("configuration-remark", remark, "");
     }
     Some(config)
+}
+
+/// Whether a problem is that a file may not be read. Another user than the gateway's cannot tell whether that one may.
+fn is_refused(found: &str) -> bool {
+    found.contains(&std::io::Error::from(rustix::io::Errno::ACCESS).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn what_another_user_than_the_gateways_may_not_read_is_unknown() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("fogmux.toml");
+        let examined = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let mut report = Report::default();
+            assert!(examine(Some(&file), home.path(), false, &mut report).is_none());
+            report.worst()
+        };
+        assert_eq!(examined("[tls]\nkey_file = \"/nowhere\"\n"), Level::Problem);
+        let denied = std::io::Error::from_raw_os_error(13);
+        assert!(is_refused(&format!("/etc/key.pem: {denied}")) && !is_refused("/etc/key.pem: No such file"));
+        // Root may read everything.
+        let key = home.path().join("key.pem");
+        std::fs::write(&key, "x").unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        if std::fs::File::open(&key).is_err() {
+            let text = format!("[tls]\ncertificate_file = \"{0}\"\nkey_file = \"{0}\"\n", key.display());
+            assert_eq!(examined(&text), Level::Problem, "the gateway's own user");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::Subject;
 use super::finding::Report;
+use super::kinds;
 use super::machine::Machine;
 use crate::modes::quoted;
 
@@ -128,6 +129,9 @@ fn written_a_day(machine: &Machine, disk: &str) -> Option<u64> {
 /// Losses that starts of the store have noted.
 fn losses(store: &Path, report: &mut Report) {
     let file = store.join(fogmux_store::LOSSES);
+    if kinds::is_strange(&file, report) {
+        return;
+    }
     match std::fs::read_to_string(&file) {
         Ok(text) if !text.trim().is_empty() => {
             let last = text.lines().next_back().unwrap_or_default();

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::Subject;
-use super::finding::Report;
+use super::finding::{Report, printable};
 use crate::modes;
 use crate::modes::quoted;
 
@@ -15,8 +15,7 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     }
     match modes::open(config, directory) {
         Some(open) => {
-            let text =
-                format!("{} and {} more: others may access what is secret", open.first.display(), open.count - 1);
+            let text = format!("{} and {} more: others may access what is secret", shown(&open.first), open.count - 1);
             report.problem("files-open", text, open.mend);
         }
         None => report.ok("files-open", "the data directory is closed to others"),
@@ -33,13 +32,18 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     owners(directory, report);
 }
 
+/// A name that whoever may write to the directory has chosen.
+fn shown(file: &Path) -> String {
+    printable(&file.display().to_string())
+}
+
 /// Files that another user has made, mostly root, are ones that the gateway cannot write or read.
 fn owners(directory: &Path, report: &mut Report) {
     let Ok(owner) = std::fs::metadata(directory).map(|found| found.uid()) else { return };
     let foreign = |found: &std::fs::Metadata| found.uid() != owner;
     match modes::find(directory, &foreign) {
         Some(file) => {
-            let text = format!("{} belongs to another user than {}", file.display(), directory.display());
+            let text = format!("{} belongs to another user than {}", shown(&file), directory.display());
             let mend = format!("chown -R --reference={0} {0}", quoted(directory));
             report.problem("files-owner", text, mend);
         }

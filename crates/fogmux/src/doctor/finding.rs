@@ -28,7 +28,7 @@ impl Level {
 }
 
 /// The names of all findings; `docs/operating/doctor.md` explains each.
-pub(super) const NAMES: [&str; 28] = [
+pub(super) const NAMES: [&str; 29] = [
     "configuration",
     "configuration-remark",
     "data-directory",
@@ -41,6 +41,7 @@ pub(super) const NAMES: [&str; 28] = [
     "listener-privileged",
     "listener-exposed",
     "access",
+    "files-kind",
     "files-open",
     "files-owner",
     "certificate",
@@ -70,6 +71,17 @@ pub(super) struct Finding {
     pub(super) mend: Option<String>,
 }
 
+/// Makes a word of others harmless that is to be shown on one line: the name of a file or of a process.
+pub(super) fn printable(word: &str) -> String {
+    word.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// Control characters would let what other users have named move the cursor of root's terminal, or worse. Line feeds
+/// are between sentences of ours.
+fn without_controls(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
 /// All findings, in the order of the examination.
 #[derive(Debug, Default)]
 pub(super) struct Report(pub(super) Vec<Finding>);
@@ -93,12 +105,18 @@ impl Report {
 
     fn add(&mut self, name: &'static str, level: Level, text: String, mend: Option<String>) {
         debug_assert!(NAMES.contains(&name), "{name} is not in the list");
-        self.0.push(Finding { name, level, text, mend: mend.filter(|mend| !mend.is_empty()) });
+        let mend = mend.filter(|mend| !mend.is_empty()).map(|mend| without_controls(&mend));
+        self.0.push(Finding { name, level, text: without_controls(&text), mend });
     }
 
     /// The worst level; `Ok` without findings.
     pub(super) fn worst(&self) -> Level {
         self.0.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+    }
+
+    /// Whether one of this name is a problem.
+    pub(super) fn has_problem(&self, name: &str) -> bool {
+        self.0.iter().any(|finding| finding.name == name && finding.level == Level::Problem)
     }
 
     /// `LEVEL  NAME  TEXT`, the worst at the end, where a terminal shows it; the command that mends on a second line.
@@ -146,6 +164,16 @@ mod tests {
         let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
         let explained: Vec<&str> = rows.map(|(name, _)| name).filter(|name| !name.starts_with('-')).collect();
         assert_eq!(explained, NAMES);
+    }
+
+    #[test]
+    fn names_that_others_have_chosen_give_a_terminal_no_orders() {
+        let mut report = Report::default();
+        report.problem("listener-port", "taken by \u{1b}]0;owned\u{7}\r", "ls -l a\u{9b}2Jb");
+        assert_eq!(printable("a\nok b"), "a\\nok b");
+        let text = report.text() + &report.json().to_string();
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        assert!(text.contains("\\u{1b}]0;owned"), "{text:?}");
     }
 
     #[test]

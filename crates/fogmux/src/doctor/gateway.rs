@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fogmux_gateway::Listener as Kind;
 
@@ -14,7 +14,7 @@ use super::machine::Process;
 /// How long the gateway may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest answer that is read.
-const ANSWER_BYTES_MAX: u64 = 16 << 10;
+const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 /// Returns the running gateway.
 pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) -> Option<Process> {
@@ -95,12 +95,23 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn ask(address: SocketAddr) -> std::io::Result<(u16, String)> {
+    let end = Instant::now() + PATIENCE;
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     write!(stream, "GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    // Whoever has the port may send a byte now and then.
+    let (mut answer, mut part) = (Vec::new(), [0; 1024]);
+    while answer.len() < ANSWER_BYTES_MAX {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            read => answer.extend(part.iter().take(read)),
+        }
+    }
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.ok_or_else(|| std::io::Error::other("it does not speak HTTP"))?;
@@ -118,3 +129,30 @@ pub(super) fn show_holder(transport: &str, port: u16) -> String {
 
 /// The command that restarts the gateway.
 pub(super) const RESTART: &str = "sudo systemctl restart fogmux";
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Another program may have the port.
+    #[test]
+    fn an_answer_without_an_end_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let drip = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Ten minutes, if nobody gives it up.
+            for _ in 0..6_000 {
+                if stream.write_all(b"H").is_err() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let kind = ask(address).unwrap_err().kind();
+        assert!([std::io::ErrorKind::TimedOut, std::io::ErrorKind::WouldBlock].contains(&kind), "{kind:?}");
+        drip.join().unwrap();
+    }
+}

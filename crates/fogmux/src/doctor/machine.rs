@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::finding::printable;
+
 /// Where these file systems are mounted.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
@@ -52,7 +54,8 @@ impl Machine {
 
     /// The process of a number.
     pub(super) fn process(&self, pid: u32) -> Process {
-        Process { pid, name: self.text(format!("proc/{pid}/comm")).unwrap_or_default() }
+        // A process chooses its name.
+        Process { pid, name: printable(&self.text(format!("proc/{pid}/comm")).unwrap_or_default()) }
     }
 
     /// All numbers of processes.

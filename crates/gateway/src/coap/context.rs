@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{CoapDoor, streams::Hub};
-use crate::WorkerContext;
+use crate::{WorkerContext, listening::Place};
 
 /// The state that the CoAP sockets and connections of one worker share.
 #[derive(Debug)]
@@ -25,6 +25,11 @@ impl CoapContext {
     #[must_use]
     pub fn new(base: Rc<WorkerContext>, door: Arc<CoapDoor>) -> Rc<Self> {
         Rc::new(Self { base, door, streams: RefCell::default() })
+    }
+
+    /// Whether requests without OSCORE are refused at a listener's address.
+    pub(super) fn wants_oscore(&self, place: Option<Place>) -> bool {
+        place.is_some_and(|place| self.shared.listening.oscore_only(place))
     }
 }
 

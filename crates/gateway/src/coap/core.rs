@@ -79,6 +79,9 @@ impl Core {
         if let Some(protection) = oscore::protection(&ctx, &unopened) {
             server.set_protection(protection);
         }
+        if ctx.wants_oscore(listener.by) {
+            server.demand_protection(0);
+        }
         let config = &ctx.door.config;
         let mailbox = Notifications::new(config.notification_bytes_max, config.notifications_max);
         let slot = ctx.bus().slot(mailbox, ctx.id);
@@ -137,6 +140,9 @@ impl Core {
 
     /// Notes an association or a connection, and whose it is.
     pub(super) fn opened(&mut self, path: Path, peer: Peer, mark: KeyMark) {
+        if self.ctx.wants_oscore(peer.listener) {
+            self.server.demand_protection(path.association);
+        }
         self.admission.open(path.association, peer, mark);
         let who = Who::Association(path.association);
         let identity = self.admission.identity(&self.ctx, self.ctx.now(), &who);
@@ -171,11 +177,7 @@ impl Core {
     pub(super) fn dispatch<'a>(&mut self, now: Timestamp, incoming: Incoming<'a, Path>, batch: &mut Batch<'a>) {
         let Incoming { request, ticket } = incoming;
         let who = Who::of(&ticket);
-        let identity = match self.admission.wants_oscore(&self.ctx, &who) {
-            true => None,
-            false => self.admission.identity(&self.ctx, now, &who),
-        };
-        let Some(identity) = identity else {
+        let Some(identity) = self.admission.identity(&self.ctx, now, &who) else {
             self.ctx.shared.metrics.coap.unauthenticated.increment();
             self.respond(now, ticket, &Response::new(Code::UNAUTHORIZED));
             return;
@@ -305,6 +307,7 @@ impl Core {
         if counters != self.counted {
             metrics.misbehaved.add(counters.malformed - self.counted.malformed);
             metrics.timed_out.add(counters.timed_out - self.counted.timed_out);
+            metrics.unauthenticated.add(counters.unprotected - self.counted.unprotected);
             metrics.rejected.add(counters.peers_refused - self.counted.peers_refused);
             self.ctx.shared.metrics.coap_too_long.add(counters.too_long - self.counted.too_long);
             self.counted = counters;

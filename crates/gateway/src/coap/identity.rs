@@ -152,16 +152,6 @@ impl Admission {
         self.listener
     }
 
-    /// Whether a request is refused because it is not protected by OSCORE and its listener takes nothing else.
-    pub(super) fn wants_oscore(&self, ctx: &CoapContext, who: &Who) -> bool {
-        let place = match who {
-            Who::Context { .. } => return false,
-            Who::Anybody => self.listener.by,
-            Who::Association(association) => self.associations.get(association).and_then(|(peer, ..)| peer.listener),
-        };
-        place.is_some_and(|place| ctx.shared.listening.oscore_only(place))
-    }
-
     /// The identity of a request; `None` is answered 4.01. `now` is the turn's, so that no request reads the clock.
     pub(super) fn identity(&mut self, ctx: &CoapContext, now: Timestamp, who: &Who) -> Option<Arc<Identity>> {
         let (slot, listener) = (self.slot, self.listener);
