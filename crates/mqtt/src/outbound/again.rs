@@ -17,8 +17,7 @@ impl<M> Outbound<M> {
     #[must_use]
     #[inline]
     pub fn is_resending(&self) -> bool {
-        let waits = self.overtaken.as_ref().is_some_and(|overtaken| overtaken.resent < overtaken.exchanges.len());
-        waits || self.resent < self.entries.len()
+        self.overtaken.as_ref().is_some_and(|overtaken| overtaken.is_resending()) || self.resent < self.entries.len()
     }
 
     /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
@@ -33,11 +32,11 @@ impl<M> Outbound<M> {
     ) -> Vec<M> {
         let mut too_large = Vec::new();
         while out.len() < stop {
-            let overtaken = self.overtaken.as_mut().filter(|overtaken| overtaken.resent < overtaken.exchanges.len());
-            let (mut entry, id) = match overtaken.and_then(|overtaken| overtaken.exchanges.get_mut(overtaken.resent)) {
-                Some((id, state)) => (std::mem::replace(state, State::Finished), *id),
+            let overtaken = self.overtaken.as_mut().and_then(|overtaken| overtaken.next_to_resend());
+            let (mut entry, id, is_overtaken) = match overtaken {
+                Some((id, state)) => (std::mem::replace(state, State::Finished), id, true),
                 None => match self.entries.get_mut(self.resent) {
-                    Some(state) => (std::mem::replace(state, State::Finished), self.id_at(self.resent)),
+                    Some(state) => (std::mem::replace(state, State::Finished), self.id_at(self.resent), false),
                     None => break,
                 },
             };
@@ -45,20 +44,26 @@ impl<M> Outbound<M> {
             if matches!(again, Again::TooLarge) {
                 too_large.extend(std::mem::replace(&mut entry, State::Finished).into_message());
             }
-            let overtaken = self.overtaken.as_mut().filter(|overtaken| overtaken.resent < overtaken.exchanges.len());
-            let (place, resent) = match overtaken {
-                Some(overtaken) => {
-                    (overtaken.exchanges.get_mut(overtaken.resent).map(|(_, state)| state), &mut overtaken.resent)
+            let is_closed = matches!(again, Again::Closed);
+            match &mut self.overtaken {
+                Some(overtaken) if is_overtaken => {
+                    if let Some((_, place)) = overtaken.next_to_resend() {
+                        *place = entry;
+                    }
+                    if !is_closed {
+                        overtaken.note_resent();
+                    }
                 }
-                None => (self.entries.get_mut(self.resent), &mut self.resent),
-            };
-            if let Some(place) = place {
-                *place = entry;
+                _ => {
+                    if let Some(place) = self.entries.get_mut(self.resent) {
+                        *place = entry;
+                    }
+                    self.resent += usize::from(!is_closed);
+                }
             }
-            if matches!(again, Again::Closed) {
+            if is_closed {
                 break;
             }
-            *resent += 1;
         }
         self.drop_finished();
         too_large
