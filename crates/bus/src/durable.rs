@@ -9,12 +9,14 @@
 //! longer than one of them does.
 
 mod bytes;
+mod doubts;
 mod gather;
 mod log;
 mod memory;
 mod message;
 mod record;
 mod recovery;
+mod released;
 mod replaced;
 mod store;
 

@@ -8,8 +8,10 @@ use std::{
 };
 
 use super::{
+    doubts::Doubts,
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    released::Releasing,
     replaced::Replaced,
     store::{Batch, Gathering, IfRefused, Parcel},
 };
@@ -97,6 +99,12 @@ pub struct SessionLog {
     pub(super) received: BTreeMap<NonZeroU16, RecordId>,
     /// By packet identifier, because the numbers of those that are unfinished may be any distance apart.
     pub(super) released: BTreeMap<NonZeroU16, (Sequence, RecordId)>,
+    /// Releases of which it is not known whether the store has them.
+    pub(super) releasing: Doubts<Releasing>,
+    /// Identifiers received of which it is not known whether the store has forgotten them.
+    pub(super) forgetting: Doubts<RecordId>,
+    /// Deliveries that are over but for their messages, which others may wait for.
+    pub(super) left: Vec<StoredDelivery>,
     pub(super) will: Option<RecordId>,
 }
 
@@ -126,6 +134,9 @@ impl SessionLog {
             resubscribed: HashMap::new(),
             received: BTreeMap::new(),
             released: BTreeMap::new(),
+            releasing: Doubts::default(),
+            forgetting: Doubts::default(),
+            left: Vec::new(),
             will: None,
         }
     }
@@ -150,6 +161,8 @@ impl SessionLog {
     pub fn appended(&mut self, completion: &Completion) {
         self.replaced.appended(completion);
         self.resubscribed.values_mut().for_each(|replaced| replaced.appended(completion));
+        let taken = self.releasing.appended(completion);
+        self.taken(taken);
     }
 
     /// The principal that it belongs to.
@@ -168,10 +181,12 @@ impl SessionLog {
         self.expiry_s = expiry_s;
     }
 
-    /// Its client is connected again. The will of the connection before is over.
+    /// Its client is connected again. The will of the connection before is over. Releases are made again that the
+    /// store has not taken.
     pub fn connect(&mut self, expiry_s: Option<u32>, batch: &mut dyn Batch) {
         self.expiry_s = expiry_s;
         self.replace(self.next, None, batch);
+        self.release_again(batch);
         self.clear_will(batch);
     }
 
@@ -182,7 +197,9 @@ impl SessionLog {
 
     /// Ends the session with what waits for it.
     pub fn end(mut self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
-        deliveries.into_iter().for_each(|delivery| delivery.finish(batch));
+        let releasing = self.releasing.into_all().map(Releasing::into_delivery).chain(self.left);
+        deliveries.into_iter().chain(releasing).for_each(|delivery| delivery.finish(batch));
+        self.forgetting.into_all().for_each(|id| batch.forget(id));
         let numbers = self.subscriptions.into_values().chain(self.received.into_values());
         let released = self.released.into_values().map(|(_, id)| id);
         numbers.chain(released).chain(self.will).for_each(|id| batch.forget(id));
@@ -220,60 +237,6 @@ impl SessionLog {
         parcel.join();
         self.next = sequence.next();
         Some(StoredDelivery { id, sequence, parcel: Arc::clone(parcel), gathering: Some(Arc::clone(gathering)) })
-    }
-
-    /// PUBREC has come for a delivery. PUBREL may be sent when the batch is on the disk.
-    pub fn release(&mut self, delivery: StoredDelivery, batch: &mut dyn Batch) {
-        let sequence = delivery.sequence;
-        batch.charge(&self.principal);
-        let id = batch.put(&Record::Released(self.first, sequence));
-        if let Some((_, before)) = self.released.insert(sequence.packet_id(), (sequence, id)) {
-            batch.forget(before);
-        }
-        delivery.finish(batch);
-    }
-
-    /// Puts again that a delivery was released, because a batch with that has failed.
-    pub fn release_again(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
-        batch.charge(&self.principal);
-        if let Some((_, released)) =
-            self.released.get_mut(&sequence.packet_id()).filter(|(released, _)| *released == sequence)
-        {
-            let before = std::mem::replace(released, batch.put(&Record::Released(self.first, sequence)));
-            batch.forget(before);
-        }
-    }
-
-    /// The number of the released delivery that has a packet identifier. All that are unfinished have different ones.
-    #[must_use]
-    pub fn released_as(&self, packet_id: NonZeroU16) -> Option<Sequence> {
-        self.released.get(&packet_id).map(|(sequence, _)| *sequence)
-    }
-
-    /// PUBCOMP has come for a delivery that was released.
-    pub fn complete(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
-        if self.released_as(sequence.packet_id()) == Some(sequence)
-            && let Some((_, id)) = self.released.remove(&sequence.packet_id())
-        {
-            batch.forget(id);
-        }
-    }
-
-    /// A message of QoS 2 came in with this identifier. To be in one batch with its deliveries.
-    pub fn receive(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
-        batch.charge(&self.principal);
-        let id = batch.put(&Record::Received(self.first, packet_id));
-        if let Some(before) = self.received.insert(packet_id, id) {
-            batch.forget(before);
-        }
-    }
-
-    /// PUBREL has come for an identifier, or its message was refused. PUBCOMP may be sent when the batch is on the
-    /// disk.
-    pub fn forget_received(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
-        if let Some(id) = self.received.remove(&packet_id) {
-            batch.forget(id);
-        }
     }
 
     /// Keeps the will of the connection, with its delay in seconds.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::{
     bytes::RecordError,
+    doubts::Doubts,
     log::{SessionLog, StoredDelivery},
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
@@ -89,10 +90,11 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Whether the records were as they should be.
+    /// Whether the records were as they should be. A message whose deliveries are all over may be there: it is
+    /// forgotten behind the last of them.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        *self == Self::default()
+        Self { unwanted: 0, ..*self } == Self::default()
     }
 }
 
@@ -290,6 +292,9 @@ impl Recovery {
             subscriptions: partial.subscriptions.into_iter().map(|(one, (id, _))| (one, id)).collect(),
             received: partial.received,
             released,
+            releasing: Doubts::default(),
+            forgetting: Doubts::default(),
+            left: Vec::new(),
             will: partial.will.as_ref().map(|(id, ..)| *id),
         };
         RestoredSession {

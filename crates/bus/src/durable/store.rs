@@ -5,7 +5,10 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::AcqRel},
+        atomic::{
+            AtomicUsize,
+            Ordering::{AcqRel, Acquire},
+        },
     },
     task::{Context, Poll, Waker},
 };
@@ -166,6 +169,11 @@ impl Parcel {
     #[must_use]
     pub const fn id(&self) -> RecordId {
         self.id
+    }
+
+    /// Whether there is one holder, who is the last then.
+    pub(super) fn is_held_once(&self) -> bool {
+        self.holders.load(Acquire) == 1
     }
 
     /// One holder more, while there is one.

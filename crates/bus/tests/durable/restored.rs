@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_bus::{
-    Meaning, Qos, SessionKey, Subscription, Topic,
+    Completion, Meaning, Qos, SessionKey, Subscription, Topic,
     durable::{
         Gathering, Manner, MemoryStore, Parcel, Recovered, RestoredSession, Sequence, SessionLog, SessionStore,
         StoredDelivery, StoredMessage, Wanted,
@@ -261,6 +261,9 @@ fn change(
                 session.queue.remove(&sequence.0);
                 if matches!(op, Op::Release(_)) {
                     live.log.release(stored, batch);
+                    // As if it was taken before this batch is appended, so that the model needs no outcomes.
+                    live.log.appended(&Completion::Ready);
+                    live.log.settle(batch);
                     session.released.insert(sequence.0);
                 } else {
                     stored.finish(batch);

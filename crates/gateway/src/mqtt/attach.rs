@@ -194,7 +194,7 @@ fn keep(
             let record = durable.set_will(will.delay, will.stored(ctx.unix_ms(ctx.now())));
             will.record = Some((Arc::clone(slot), record));
         }
-        Some(mailbox.append().0)
+        Some(mailbox.append())
     });
     kept.ok().flatten()
 }

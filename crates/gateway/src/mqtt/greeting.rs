@@ -53,6 +53,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // Clients wait for CONNACK before they send.
         self.now = self.ctx.now();
         self.last_read = self.running();
+        self.withhold_releases();
         if kept {
             return Ok(());
         }

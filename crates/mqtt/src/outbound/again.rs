@@ -30,6 +30,17 @@ impl<M> Outbound<M> {
         describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
         out: &mut Vec<u8>,
     ) -> Vec<M> {
+        self.resend_but(|_| false, stop, describe, out)
+    }
+
+    /// The same without the PUBRELs that `holds_back` says: the caller sends them later.
+    pub fn resend_but(
+        &mut self,
+        holds_back: impl Fn(PacketId) -> bool,
+        stop: usize,
+        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        out: &mut Vec<u8>,
+    ) -> Vec<M> {
         let mut too_large = Vec::new();
         while out.len() < stop {
             let overtaken = self.overtaken.as_mut().and_then(|overtaken| overtaken.next_to_resend());
@@ -40,7 +51,7 @@ impl<M> Outbound<M> {
                     None => break,
                 },
             };
-            let again = self.again(&entry, id, &describe, out);
+            let again = self.again(&entry, id, &holds_back, &describe, out);
             if matches!(again, Again::TooLarge) {
                 too_large.extend(std::mem::replace(&mut entry, State::Finished).into_message());
             }
@@ -73,6 +84,7 @@ impl<M> Outbound<M> {
         &mut self,
         entry: &State<M>,
         id: PacketId,
+        holds_back: &impl Fn(PacketId) -> bool,
         describe: &impl for<'m> Fn(&'m M) -> Outgoing<'m>,
         out: &mut Vec<u8>,
     ) -> Again {
@@ -82,7 +94,7 @@ impl<M> Outbound<M> {
             State::AwaitingPubcomp => {
                 self.released_before += 1;
                 // A packet without properties always fits.
-                Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok()
+                holds_back(id) || Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok()
             }
             State::AwaitingPuback(message) | State::AwaitingPubrec(message) => {
                 if self.quota == 0 {

@@ -1,6 +1,8 @@
 //! Sessions that outlive the process (ADR 0042), over a store in memory that loses what was not committed.
 
+mod any_order;
 mod disk;
+mod refused;
 mod shared;
 
 use std::future::Future;
