@@ -8,10 +8,11 @@ use std::{
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Door, Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Slot, Topic,
+    Completion, Door, Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Slot, Topic,
     durable::{Gather, RecordId, StoredMessage},
 };
 use fogmux_mqtt::ReasonCode;
+use tokio::task::spawn_local;
 
 use super::{access::Gate, context::MqttContext, mailbox::MqttMailbox, session::MqttDoor, translate};
 use crate::{audit, worker::Shared};
@@ -197,12 +198,34 @@ impl Will {
             }
         };
         let published = ctx.worker.borrow_mut().publish_will(&mut batch, &add);
+        self.forget_if_refused(ctx, published.completions.of(0).clone());
         super::unkept::log(ctx, &batch);
         published.deliveries.max(WILL_WORK)
     }
 }
 
 impl Will {
+    /// Forgets its record if the store does not take the batch that was to forget it, with the deliveries of the will:
+    /// those who are connected have got it, and it is published once.
+    fn forget_if_refused(&self, ctx: &MqttContext, completion: Completion) {
+        let (Some((_, record)), Some(store)) = (&self.record, &ctx.door.config.store) else { return };
+        let (record, store) = (*record, Arc::clone(store));
+        let forget = move || {
+            let mut batch = store.batch();
+            batch.forget(record);
+            drop(batch.append());
+        };
+        match completion {
+            Completion::Ready => {}
+            Completion::Failed => forget(),
+            Completion::Waiting(_) | Completion::Both(_) => drop(spawn_local(async move {
+                if completion.await.is_err() {
+                    forget();
+                }
+            })),
+        }
+    }
+
     /// Forgets its record, because it is not published.
     fn forget(&self) {
         let Some((slot, record)) = &self.record else { return };
