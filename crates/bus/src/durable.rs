@@ -27,6 +27,6 @@ pub use self::{
     memory::MemoryStore,
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
-    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession, session_left},
+    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession, RestoredWill, session_left},
     store::{Batch, Gathering, Parcel, SessionStore},
 };

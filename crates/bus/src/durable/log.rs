@@ -105,7 +105,8 @@ pub struct SessionLog {
     pub(super) forgetting: Doubts<RecordId>,
     /// Deliveries that are over but for their messages, which others may wait for.
     pub(super) left: Vec<StoredDelivery>,
-    pub(super) will: Option<RecordId>,
+    /// The will of its connection, and its delay in seconds. Those of connections before belong to who publishes them.
+    pub(super) will: Option<(RecordId, u32)>,
 }
 
 impl SessionLog {
@@ -181,13 +182,13 @@ impl SessionLog {
         self.expiry_s = expiry_s;
     }
 
-    /// Its client is connected again. The will of the connection before is over. Releases are made again that the
-    /// store has not taken.
+    /// Its client is connected again. The will of the connection before is over, or left to who publishes it. Releases
+    /// are made again that the store has not taken.
     pub fn connect(&mut self, expiry_s: Option<u32>, batch: &mut dyn Batch) {
         self.expiry_s = expiry_s;
         self.replace(self.next, None, batch);
         self.release_again(batch);
-        self.clear_will(batch);
+        self.will = None;
     }
 
     /// Its connection has ended. `unsent` is the number of the first delivery that was not sent, if there is one.
@@ -195,14 +196,14 @@ impl SessionLog {
         self.replace(unsent.unwrap_or(self.next), Some(since_unix_ms), batch);
     }
 
-    /// Ends the session with what waits for it.
+    /// Ends the session with what waits for it. Its will stays until it is published, which is due now.
     pub fn end(mut self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
         let releasing = self.releasing.into_all().map(Releasing::into_delivery).chain(self.left);
         deliveries.into_iter().chain(releasing).for_each(|delivery| delivery.finish(batch));
         self.forgetting.into_all().for_each(|id| batch.forget(id));
         let numbers = self.subscriptions.into_values().chain(self.received.into_values());
         let released = self.released.into_values().map(|(_, id)| id);
-        numbers.chain(released).chain(self.will).for_each(|id| batch.forget(id));
+        numbers.chain(released).for_each(|id| batch.forget(id));
         self.resubscribed.into_values().for_each(|replaced| replaced.forget_all(batch));
         self.replaced.forget(self.newest, batch);
     }
@@ -243,21 +244,26 @@ impl SessionLog {
     pub fn set_will(&mut self, delay_s: u32, will: StoredMessage, batch: &mut dyn Batch) -> RecordId {
         batch.charge(&self.principal);
         let id = batch.put(&Record::Will(self.first, delay_s, will));
-        if let Some(before) = self.will.replace(id) {
+        if let Some((before, _)) = self.will.replace((id, delay_s)) {
             batch.forget(before);
         }
         id
     }
 
-    /// The record of the will, if there is one.
+    /// The record of the will and its delay in seconds, if there is one.
     #[must_use]
-    pub const fn will(&self) -> Option<RecordId> {
+    pub const fn will(&self) -> Option<(RecordId, u32)> {
         self.will
+    }
+
+    /// The will with this record is none of the session's any more: it is being published, or is cancelled.
+    pub fn leave_will(&mut self, record: RecordId) {
+        self.will = self.will.filter(|(will, _)| *will != record);
     }
 
     /// The will is over: published, in this batch, or cancelled.
     pub fn clear_will(&mut self, batch: &mut dyn Batch) {
-        if let Some(id) = self.will.take() {
+        if let Some((id, _)) = self.will.take() {
             batch.forget(id);
         }
     }

@@ -61,6 +61,15 @@ pub struct RestoredSession {
     pub will: Option<(u32, StoredMessage)>,
 }
 
+/// A will that is due: its session has ended, or another connection has taken that over.
+#[derive(Debug)]
+pub struct RestoredWill {
+    /// Its record, to be forgotten with its deliveries.
+    pub record: RecordId,
+    /// The message.
+    pub message: StoredMessage,
+}
+
 /// The time until a session ends that was left at this time; `None`: never. The whole interval if the clock is behind;
 /// a minute if it seems to have ended, because the clock may be ahead.
 #[must_use]
@@ -103,6 +112,8 @@ impl Losses {
 pub struct Recovered {
     /// The sessions, in the order in which they began.
     pub sessions: Vec<RestoredSession>,
+    /// Wills that were to be published when the process ended.
+    pub wills: Vec<RestoredWill>,
     /// The faults of the records.
     pub losses: Losses,
 }
@@ -133,7 +144,8 @@ struct Partial {
     /// Deliveries and releases: of those with one number the newest counts.
     exchanges: BTreeMap<Sequence, (RecordId, Exchange)>,
     received: BTreeMap<NonZeroU16, RecordId>,
-    will: Option<(RecordId, u32, StoredMessage)>,
+    /// The newest is that of its last connection.
+    wills: BTreeMap<RecordId, (u32, StoredMessage)>,
 }
 
 #[derive(Debug)]
@@ -143,13 +155,12 @@ enum Exchange {
 }
 
 impl Partial {
-    /// All its records.
+    /// All its records but wills.
     fn ids(&self) -> impl Iterator<Item = RecordId> {
         let subscriptions = self.subscriptions.values().map(|(id, _)| *id);
         let exchanges = self.exchanges.values().map(|(id, _)| *id);
         let newest = self.newest.as_ref().map(|(id, _)| *id);
-        let will = self.will.as_ref().map(|(id, ..)| *id);
-        newest.into_iter().chain(subscriptions).chain(exchanges).chain(self.received.values().copied()).chain(will)
+        newest.into_iter().chain(subscriptions).chain(exchanges).chain(self.received.values().copied())
     }
 }
 
@@ -185,7 +196,7 @@ impl Recovery {
                 self.place(session, |partial| partial.received.insert(packet_id, id));
             }
             Ok(Record::Will(session, delay_s, will)) => {
-                self.place(session, |partial| partial.will.replace((id, delay_s, will)).map(|(before, ..)| before));
+                self.sessions.entry(session).or_default().wills.insert(id, (delay_s, will));
             }
             Err(RecordError::Version(_) | RecordError::Kind(_)) => self.losses.foreign += 1,
             Err(
@@ -219,9 +230,14 @@ impl Recovery {
         for (first, partial) in &self.sessions {
             latest.extend(partial.newest.as_ref().map(|(_, record)| (record.key.clone(), *first)));
         }
-        let mut sessions = Vec::with_capacity(latest.len());
-        for (first, partial) in std::mem::take(&mut self.sessions) {
+        let (mut sessions, mut wills) = (Vec::with_capacity(latest.len()), Vec::new());
+        for (first, mut partial) in std::mem::take(&mut self.sessions) {
             let is_latest = |record: &SessionRecord| latest.get(&record.key) == Some(&first);
+            let is_there = partial.newest.as_ref().is_some_and(|(_, record)| is_latest(record));
+            let own = if is_there { partial.wills.pop_last() } else { None };
+            let due = std::mem::take(&mut partial.wills).into_iter();
+            wills.extend(due.map(|(record, (_, message))| RestoredWill { record, message }));
+            partial.wills.extend(own);
             match partial.newest {
                 Some((newest, record)) if is_latest(&record) => {
                     let partial = Partial { newest: None, ..partial };
@@ -241,7 +257,7 @@ impl Recovery {
         for (parcel, _) in self.messages.into_values() {
             self.losses.unwanted += u64::from(parcel.leave(batch));
         }
-        Recovered { sessions, losses: self.losses }
+        Recovered { sessions, wills, losses: self.losses }
     }
 
     fn restore(
@@ -278,6 +294,8 @@ impl Recovery {
             }
         }
         let subscriptions = partial.subscriptions.iter().map(|(one, (_, wanted))| (one.clone(), *wanted)).collect();
+        let mut wills = partial.wills;
+        let will = wills.pop_last();
         let mut in_order: Vec<_> = released.values().map(|(sequence, _)| *sequence).collect();
         in_order.sort_unstable();
         let log = SessionLog {
@@ -295,7 +313,7 @@ impl Recovery {
             releasing: Doubts::default(),
             forgetting: Doubts::default(),
             left: Vec::new(),
-            will: partial.will.as_ref().map(|(id, ..)| *id),
+            will: will.as_ref().map(|(id, (delay_s, _))| (*id, *delay_s)),
         };
         RestoredSession {
             principal,
@@ -306,7 +324,7 @@ impl Recovery {
             deliveries,
             released: in_order,
             received: log.received.keys().copied().collect(),
-            will: partial.will.map(|(_, delay_s, will)| (delay_s, will)),
+            will: will.map(|(_, will)| will),
             log,
         }
     }

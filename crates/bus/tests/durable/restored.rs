@@ -159,10 +159,13 @@ impl World {
                 let key = who.to_string();
                 let expiry_s = (who > 0).then_some(60);
                 if clean && let Some(Live { log, queue }) = self.live.remove(&key) {
+                    let mut log = log;
+                    log.clear_will(batch.as_mut());
                     log.end(queue.into_values(), batch.as_mut());
                     self.model.remove(&key);
                 }
                 if let Some(live) = self.live.get_mut(&key) {
+                    live.log.clear_will(batch.as_mut());
                     live.log.connect(expiry_s, batch.as_mut());
                 } else {
                     let name = SessionKey(Arc::from(&*key));
@@ -285,6 +288,7 @@ fn change(
             session.will = Some(next);
         }
         Op::End(_) => {
+            live.log.clear_will(batch);
             live.log.end(live.queue.into_values(), batch);
             return None;
         }

@@ -179,11 +179,15 @@ fn keep(
     let kept = slot.with_claim(claim, |mailbox| {
         match &mut mailbox.durable {
             // It ends with its connection now.
-            Some(_) if owned.seconds == 0 => {
+            Some(durable) if owned.seconds == 0 => {
+                durable.cancel_delayed_will();
                 mailbox.ended = Some(Box::new(mailbox.end_durable()));
                 return None;
             }
-            Some(durable) => durable.connect(owned.seconds),
+            Some(durable) => {
+                durable.cancel_delayed_will();
+                durable.connect(owned.seconds);
+            }
             none if owned.seconds > 0 && !present => {
                 let (key, principal) = (owned.key.clone(), Arc::clone(owned.principal));
                 *none = Some(Durable::begin(Arc::clone(store), key, principal, owned.seconds));
@@ -192,7 +196,7 @@ fn keep(
         }
         if let (Some(will), Some(durable)) = (will, &mut mailbox.durable) {
             let record = durable.set_will(will.delay, will.stored(ctx.unix_ms(ctx.now())));
-            will.record = Some((Arc::clone(slot), record));
+            will.record = Some((Some(Arc::clone(slot)), record));
         }
         Some(mailbox.append())
     });

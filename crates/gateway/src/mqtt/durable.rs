@@ -213,10 +213,10 @@ impl Durable {
         &self.held_back
     }
 
+    /// Its client is there again. The will of the connection before is left to that, unless the delay was not over.
     pub(super) fn connect(&mut self, seconds: u32) {
         self.away = Away::Connected;
         self.held_back = Vec::new();
-        self.forget_will();
         self.put(|log, batch| log.connect(expiry(seconds), batch));
     }
 
@@ -308,8 +308,16 @@ impl Durable {
         self.log.set_will(delay_s, will, begun(&mut self.changes.puts, &*self.store))
     }
 
-    /// The will is over, because its connection has ended normally or another one goes on with the session. It is
-    /// forgotten in a batch of its own: a full disk refuses those that put something.
+    /// The will of a connection that another one has taken over is not to be published, because its delay was not over
+    /// ([MQTT-3.1.3-9]).
+    pub(super) fn cancel_delayed_will(&mut self) {
+        if self.log.will().is_some_and(|(_, delay_s)| delay_s > 0) {
+            self.forget_will();
+        }
+    }
+
+    /// The will is over, because its connection has ended normally. It is forgotten in a batch of its own: a full disk
+    /// refuses those that put something.
     pub(super) fn forget_will(&mut self) {
         if self.log.will().is_some() {
             self.forget(SessionLog::clear_will);
@@ -317,17 +325,8 @@ impl Durable {
         }
     }
 
-    /// The will with this record is cancelled.
-    pub(super) fn cancel_will(&mut self, record: RecordId) {
-        if self.log.will() == Some(record) {
-            self.forget(SessionLog::clear_will);
-        }
-    }
-
-    /// The will with this record is published, in one batch with its deliveries.
-    pub(super) fn publish_will(&mut self, record: RecordId, gather: &Gather) {
-        if self.log.will() == Some(record) {
-            gather.begin(&*self.store).with(|batch| self.log.clear_will(batch));
-        }
+    /// The will with this record is being published, or is cancelled.
+    pub(super) fn leave_will(&mut self, record: RecordId) {
+        self.log.leave_will(record);
     }
 }

@@ -9,9 +9,10 @@ use std::{
 
 use fogmux_auth::{ANONYMOUS, Door, Principal};
 use fogmux_bus::{
-    ClockSet, Mailbox, Message, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
+    ClockSet, Mailbox, Message, Qos, ReadGate, SessionKey, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
     durable::{
-        Recovered, RestoredDelivery, RestoredSession, Sequence, SessionStore, StoredMessage, Wanted, session_left,
+        Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, StoredMessage, Wanted,
+        session_left,
     },
 };
 use fogmux_mqtt::{OutboundConfig, PacketId, Version};
@@ -41,7 +42,7 @@ impl MqttDoor {
     /// Puts back the sessions that the store has, as sessions whose clients are away.
     pub(crate) fn restore(&self, shared: &Shared) {
         let Some(store) = &self.config.store else { return };
-        let Recovered { sessions, losses } = Recovered::load(&**store);
+        let Recovered { sessions, wills, losses } = Recovered::load(&**store);
         if !losses.is_none() {
             tracing::error!(?losses, "records of MQTT sessions are lost");
         }
@@ -52,6 +53,7 @@ impl MqttDoor {
             waiting += restored.deliveries.len();
             self.put_back(shared, store, restored, &mut messages, now);
         }
+        wills.into_iter().for_each(|will| self.put_back_will(shared, will, now));
         tracing::info!(sessions = count, messages = waiting, "MQTT sessions are back");
     }
 
@@ -91,13 +93,22 @@ impl MqttDoor {
             self.subscribe_again(shared, &slot, subscription, wanted, &gate);
         }
         self.sessions.restore(key.clone(), principal, Arc::clone(&slot), left.map(|left| now.at + left));
-        if let (Some((delay, stored)), Some(record)) = (will, will_record) {
-            let will = Will::restored(self, shared, stored, &gate, (slot, record));
+        if let (Some((delay, stored)), Some((record, _))) = (will, will_record) {
+            let will = Will::restored(self, shared, stored, &gate, (Some(slot), record));
             // It is published at the end of its session at the latest (§3.1.3.2.2).
             let delay = restored_delay(delay, away_since_unix_ms, now.unix_ms);
             let due = now.at + left.map_or(delay, |left| delay.min(left));
-            self.delay_will(key, will, due);
+            self.restore_will(key, will, due);
         }
+    }
+
+    /// A will that was being published when the process ended: its session is over, or has another connection.
+    fn put_back_will(&self, shared: &Shared, RestoredWill { record, message }: RestoredWill, now: Now) {
+        let who = principal_named(shared, &message.principal);
+        let gate = Arc::new(Gate::new(shared.authority.access(&who, &message.client, Door::Mqtt)));
+        let will = Will::restored(self, shared, message, &gate, (None, record));
+        // The key of no session: those begin with a client identifier, and that has no NUL ([MQTT-1.5.4-2]).
+        self.restore_will(SessionKey(Arc::from(format!("\0{}", record.0))), will, now.at);
     }
 
     fn subscribe_again(

@@ -71,7 +71,7 @@ pub(super) struct Gateway {
 impl Gateway {
     /// Starts with what the store has.
     pub(super) fn start(store: MemoryStore, rules: Rules) -> Self {
-        let Recovered { sessions, losses } = Recovered::load(&store);
+        let Recovered { sessions, losses, .. } = Recovered::load(&store);
         assert!(losses.is_none(), "{losses:?}");
         let sessions = sessions.into_iter().map(|one| (one.key.clone(), Session::of(one))).collect();
         Self { store, rules, sessions }

@@ -4,6 +4,7 @@ mod any_order;
 mod disk;
 mod refused;
 mod shared;
+mod wills;
 
 use std::future::Future;
 
