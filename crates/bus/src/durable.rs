@@ -10,6 +10,7 @@
 
 mod bytes;
 mod doubts;
+mod foreign;
 mod gather;
 mod log;
 mod memory;

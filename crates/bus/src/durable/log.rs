@@ -105,6 +105,8 @@ pub struct SessionLog {
     pub(super) forgetting: Doubts<RecordId>,
     /// Deliveries that are over but for their messages, which others may wait for.
     pub(super) left: Vec<StoredDelivery>,
+    /// Records of a later release that belong to it. They are left alone until it ends.
+    pub(super) foreign: Vec<RecordId>,
     /// The will of its connection, and its delay in seconds. Those of connections before belong to who publishes them.
     pub(super) will: Option<(RecordId, u32)>,
 }
@@ -138,6 +140,7 @@ impl SessionLog {
             releasing: Doubts::default(),
             forgetting: Doubts::default(),
             left: Vec::new(),
+            foreign: Vec::new(),
             will: None,
         }
     }
@@ -200,7 +203,7 @@ impl SessionLog {
     pub fn end(mut self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
         let releasing = self.releasing.into_all().map(Releasing::into_delivery).chain(self.left);
         deliveries.into_iter().chain(releasing).for_each(|delivery| delivery.finish(batch));
-        self.forgetting.into_all().for_each(|id| batch.forget(id));
+        self.forgetting.into_all().chain(self.foreign).for_each(|id| batch.forget(id));
         let numbers = self.subscriptions.into_values().chain(self.received.into_values());
         let released = self.released.into_values().map(|(_, id)| id);
         numbers.chain(released).for_each(|id| batch.forget(id));

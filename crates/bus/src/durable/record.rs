@@ -13,10 +13,10 @@ use super::{
 use crate::{message::Qos, session::SessionKey, subscription::Subscription};
 
 // Kinds of records in the journal: never reuse one.
-const SESSION: u8 = 32;
+pub(super) const SESSION: u8 = 32;
 const SUBSCRIPTION: u8 = 33;
-const MESSAGE: u8 = 34;
-const DELIVERY: u8 = 35;
+pub(super) const MESSAGE: u8 = 34;
+pub(super) const DELIVERY: u8 = 35;
 const RELEASED: u8 = 36;
 const RECEIVED: u8 = 37;
 const WILL: u8 = 38;
@@ -26,7 +26,7 @@ const NO_LOCAL: u8 = 4;
 const RETAIN: u8 = 8;
 const HAS_ID: u8 = 16;
 
-const CONTINUES: u8 = 1;
+pub(super) const CONTINUES: u8 = 1;
 const AWAY: u8 = 2;
 const EXPIRES: u8 = 4;
 

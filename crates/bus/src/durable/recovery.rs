@@ -1,7 +1,7 @@
 //! Recovery: sessions put together again from their records, of which any may be missing.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     num::NonZeroU16,
     sync::Arc,
     time::Duration,
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::{
     bytes::RecordError,
     doubts::Doubts,
+    foreign::Head,
     log::{SessionLog, StoredDelivery},
     message::StoredMessage,
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
@@ -86,8 +87,10 @@ pub struct Losses {
     pub unreadable: u64,
     /// Records that are none.
     pub damaged: u64,
-    /// Records of another release. They stay in the store.
+    /// Records of a later release. They stay in the store, and nothing of them is restored.
     pub foreign: u64,
+    /// Records of sessions whose own record is of a later release. They stay as well.
+    pub of_foreign_session: u64,
     /// Records of sessions that are not there.
     pub of_no_session: u64,
     /// Deliveries whose message is not there.
@@ -99,11 +102,11 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Whether the records were as they should be. A message whose deliveries are all over may be there: it is
+    /// Whether nothing is lost: a later release finds what is its own, and a message whose deliveries are all over is
     /// forgotten behind the last of them.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        Self { unwanted: 0, ..*self } == Self::default()
+        Self { unwanted: 0, foreign: 0, of_foreign_session: 0, ..*self } == Self::default()
     }
 }
 
@@ -146,6 +149,12 @@ struct Partial {
     received: BTreeMap<NonZeroU16, RecordId>,
     /// The newest is that of its last connection.
     wills: BTreeMap<RecordId, (u32, StoredMessage)>,
+    /// Its own record is of a later release.
+    is_foreign: bool,
+    /// Records of a later release.
+    foreign: Vec<RecordId>,
+    /// The messages of deliveries of a later release.
+    foreign_messages: Vec<RecordId>,
 }
 
 #[derive(Debug)]
@@ -170,6 +179,10 @@ struct Recovery {
     /// By their first records.
     sessions: BTreeMap<RecordId, Partial>,
     messages: HashMap<RecordId, (Arc<Parcel>, Arc<StoredMessage>)>,
+    /// Messages of a later release.
+    foreign_messages: HashSet<RecordId>,
+    /// Messages that such records refer to.
+    referred: HashSet<RecordId>,
     /// Records to forget.
     stale: Vec<RecordId>,
     losses: Losses,
@@ -177,7 +190,7 @@ struct Recovery {
 
 impl Recovery {
     fn take(&mut self, id: RecordId, kind: u8, bytes: Bytes) {
-        match Record::decode(kind, bytes) {
+        match Record::decode(kind, bytes.clone()) {
             Ok(Record::Message(message)) => drop(self.messages.insert(id, (Parcel::held(id), Arc::new(message)))),
             Ok(Record::Session(record)) => {
                 let first = record.first.unwrap_or(id);
@@ -198,7 +211,7 @@ impl Recovery {
             Ok(Record::Will(session, delay_s, will)) => {
                 self.sessions.entry(session).or_default().wills.insert(id, (delay_s, will));
             }
-            Err(RecordError::Version(_) | RecordError::Kind(_)) => self.losses.foreign += 1,
+            Err(RecordError::Version(_) | RecordError::Kind(_)) => self.take_foreign(id, Head::of(id, kind, bytes)),
             Err(
                 RecordError::Truncated
                 | RecordError::Trailing(_)
@@ -210,6 +223,31 @@ impl Recovery {
                 self.stale.push(id);
             }
         }
+    }
+
+    /// A record of a later release: it stays, with what it refers to.
+    fn take_foreign(&mut self, id: RecordId, head: Head) {
+        self.losses.foreign += 1;
+        match head {
+            Head::Message => drop(self.foreign_messages.insert(id)),
+            Head::Session(first) => self.sessions.entry(first).or_default().is_foreign = true,
+            Head::Part(session, message) => {
+                let partial = self.sessions.entry(session).or_default();
+                partial.foreign.push(id);
+                partial.foreign_messages.extend(message);
+            }
+            Head::Unknown => {}
+        }
+    }
+
+    /// A session of a later release: all of it stays as it is.
+    fn leave_alone(&mut self, partial: &Partial) {
+        self.losses.of_foreign_session += (partial.ids().count() + partial.wills.len()) as u64;
+        let deliveries = partial.exchanges.values().filter_map(|(_, exchange)| match exchange {
+            Exchange::Delivery(message, _) => Some(*message),
+            Exchange::Released => None,
+        });
+        self.referred.extend(deliveries);
     }
 
     fn place_exchange(&mut self, id: RecordId, session: RecordId, sequence: Sequence, exchange: Exchange) {
@@ -227,12 +265,17 @@ impl Recovery {
     fn finish(mut self, batch: &mut dyn Batch) -> Recovered {
         // An older session under the same key was to be forgotten.
         let mut latest: HashMap<SessionKey, RecordId> = HashMap::new();
-        for (first, partial) in &self.sessions {
+        for (first, partial) in self.sessions.iter().filter(|(_, partial)| !partial.is_foreign) {
             latest.extend(partial.newest.as_ref().map(|(_, record)| (record.key.clone(), *first)));
         }
         let (mut sessions, mut wills) = (Vec::with_capacity(latest.len()), Vec::new());
         for (first, mut partial) in std::mem::take(&mut self.sessions) {
             let is_latest = |record: &SessionRecord| latest.get(&record.key) == Some(&first);
+            self.referred.extend(partial.foreign_messages.drain(..));
+            if partial.is_foreign {
+                self.leave_alone(&partial);
+                continue;
+            }
             let is_there = partial.newest.as_ref().is_some_and(|(_, record)| is_latest(record));
             let own = if is_there { partial.wills.pop_last() } else { None };
             let due = std::mem::take(&mut partial.wills).into_iter();
@@ -254,7 +297,8 @@ impl Recovery {
             }
         }
         self.stale.into_iter().for_each(|id| batch.forget(id));
-        for (parcel, _) in self.messages.into_values() {
+        let referred = &self.referred;
+        for (_, (parcel, _)) in self.messages.into_iter().filter(|(id, _)| !referred.contains(id)) {
             self.losses.unwanted += u64::from(parcel.leave(batch));
         }
         Recovered { sessions, wills, losses: self.losses }
@@ -268,6 +312,7 @@ impl Recovery {
         partial: Partial,
     ) -> RestoredSession {
         let SessionRecord { first: _, key, principal, expiry_s, unsent, away_since_unix_ms } = record;
+        let mut foreign = partial.foreign;
         let (mut next, mut deliveries, mut released) = (unsent, Vec::new(), BTreeMap::new());
         for (sequence, (id, exchange)) in partial.exchanges {
             next = next.max(sequence.next());
@@ -280,6 +325,11 @@ impl Recovery {
                     }
                 }
                 Exchange::Delivery(message, manner) => {
+                    if self.foreign_messages.contains(&message) {
+                        // The next start of the later release has both.
+                        foreign.push(id);
+                        continue;
+                    }
                     let Some((parcel, message)) = self.messages.get(&message) else {
                         self.losses.without_message += 1;
                         self.stale.push(id);
@@ -313,6 +363,7 @@ impl Recovery {
             releasing: Doubts::default(),
             forgetting: Doubts::default(),
             left: Vec::new(),
+            foreign,
             will: will.as_ref().map(|(id, (delay_s, _))| (*id, *delay_s)),
         };
         RestoredSession {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -45,6 +45,15 @@ impl MqttDoor {
         let Recovered { sessions, wills, losses } = Recovered::load(&**store);
         if !losses.is_none() {
             tracing::error!(?losses, "records of MQTT sessions are lost");
+        }
+        self.foreign.store(losses.foreign, Relaxed);
+        if losses.foreign > 0 {
+            let (records, others) = (losses.foreign, losses.of_foreign_session);
+            tracing::warn!(
+                records,
+                others,
+                "MQTT sessions have records of a later release, which are left as they are"
+            );
         }
         let at = shared.clock.now();
         let now = Now { at, unix_ms: shared.clock.unix_ms(at) };

@@ -168,6 +168,8 @@ pub struct MqttDoor {
     unfinished: Arc<Unfinished>,
     logins: Arc<Unfinished>,
     bounds: OnceLock<Arc<Bounds>>,
+    /// Records of a later release that the start has found.
+    pub(super) foreign: AtomicU64,
     /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
     pub(super) unkept_log: Throttle,
@@ -207,6 +209,7 @@ impl MqttDoor {
             next_look: AtomicU64::new(0),
             earlier: Notify::new(),
             bounds: OnceLock::new(),
+            foreign: AtomicU64::new(0),
             slow_log: Throttle::default(),
             unkept_log: Throttle::default(),
         }
@@ -373,6 +376,7 @@ impl MqttDoor {
 impl Counted for MqttDoor {
     fn counts(&self) -> Counts {
         let (logins, unfinished) = (self.logins.bytes(), self.unfinished.bytes());
+        let foreign = usize::try_from(self.foreign.load(Relaxed)).unwrap_or(usize::MAX);
         Counts {
             sessions: self.sessions.len(),
             sessions_away: self.sessions.away(),
@@ -382,6 +386,7 @@ impl Counted for MqttDoor {
                 ("mqtt_wills_bytes", "Bytes of MQTT wills", self.will_rooms.bytes()),
                 ("mqtt_logins_bytes", "Bytes of MQTT logins under way", logins),
                 ("mqtt_unfinished_bytes", "Bytes of unfinished MQTT packets", unfinished),
+                ("mqtt_foreign_records", "Records of MQTT sessions of a later release", foreign),
             ],
         }
     }
