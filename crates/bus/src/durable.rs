@@ -27,7 +27,7 @@ pub use self::{
     log::{SessionLog, StoredDelivery},
     memory::MemoryStore,
     message::StoredMessage,
-    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
     recovery::{Losses, Recovered, RestoredDelivery, RestoredSession, RestoredWill, session_left},
     store::{Batch, Gathering, Parcel, SessionStore},
 };

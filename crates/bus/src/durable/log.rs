@@ -10,7 +10,7 @@ use std::{
 use super::{
     doubts::Doubts,
     message::StoredMessage,
-    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
     released::Releasing,
     replaced::Replaced,
     store::{Batch, Gathering, IfRefused, Parcel},
@@ -90,6 +90,7 @@ pub struct SessionLog {
     pub(super) replaced: Replaced,
     pub(super) key: SessionKey,
     pub(super) principal: Arc<str>,
+    pub(super) vouched: Option<Vouched>,
     pub(super) expiry_s: Option<u32>,
     /// The number of the next delivery.
     pub(super) next: Sequence,
@@ -114,23 +115,36 @@ pub struct SessionLog {
 impl SessionLog {
     /// Begins a session, whose client is connected.
     pub fn begin(key: SessionKey, principal: Arc<str>, expiry_s: Option<u32>, batch: &mut dyn Batch) -> Self {
+        Self::begin_vouched(key, principal, None, expiry_s, batch)
+    }
+
+    /// The same with the credential that the client has shown.
+    pub fn begin_vouched(
+        key: SessionKey,
+        principal: Arc<str>,
+        vouched: Option<Vouched>,
+        expiry_s: Option<u32>,
+        batch: &mut dyn Batch,
+    ) -> Self {
         let record = SessionRecord {
             first: None,
             key,
             principal,
+            vouched,
             expiry_s,
             unsent: Sequence::default(),
             away_since_unix_ms: None,
         };
         batch.charge(&record.principal);
         let first = batch.put(&Record::Session(record.clone()));
-        let SessionRecord { key, principal, .. } = record;
+        let SessionRecord { key, principal, vouched, .. } = record;
         Self {
             first,
             newest: first,
             replaced: Replaced::begun(),
             key,
             principal,
+            vouched,
             expiry_s,
             next: Sequence::default(),
             subscriptions: HashMap::new(),
@@ -150,6 +164,7 @@ impl SessionLog {
             first: Some(self.first),
             key: self.key.clone(),
             principal: Arc::clone(&self.principal),
+            vouched: self.vouched.clone(),
             expiry_s: self.expiry_s,
             unsent,
             away_since_unix_ms,
@@ -178,6 +193,11 @@ impl SessionLog {
     #[must_use]
     pub const fn expiry_s(&self) -> Option<u32> {
         self.expiry_s
+    }
+
+    /// Notes the credential that the client has shown, for the session's next record.
+    pub fn set_vouched(&mut self, vouched: Option<Vouched>) {
+        self.vouched = vouched;
     }
 
     /// Notes another time from the end of a connection to the end of the session, for its next record.

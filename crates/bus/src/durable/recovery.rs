@@ -15,7 +15,7 @@ use super::{
     foreign::Head,
     log::{SessionLog, StoredDelivery},
     message::StoredMessage,
-    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
     replaced::Replaced,
     store::{Batch, Parcel, SessionStore},
 };
@@ -44,6 +44,8 @@ pub struct RestoredSession {
     pub log: SessionLog,
     /// The principal that owns the session.
     pub principal: Arc<str>,
+    /// The credential that its client has shown last.
+    pub vouched: Option<Vouched>,
     /// Its key.
     pub key: SessionKey,
     /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
@@ -311,7 +313,7 @@ impl Recovery {
         record: SessionRecord,
         partial: Partial,
     ) -> RestoredSession {
-        let SessionRecord { first: _, key, principal, expiry_s, unsent, away_since_unix_ms } = record;
+        let SessionRecord { first: _, key, principal, vouched, expiry_s, unsent, away_since_unix_ms } = record;
         let mut foreign = partial.foreign;
         let (mut next, mut deliveries, mut released) = (unsent, Vec::new(), BTreeMap::new());
         for (sequence, (id, exchange)) in partial.exchanges {
@@ -355,6 +357,7 @@ impl Recovery {
             resubscribed: HashMap::new(),
             key: key.clone(),
             principal: Arc::clone(&principal),
+            vouched: vouched.clone(),
             expiry_s,
             next,
             subscriptions: partial.subscriptions.into_iter().map(|(one, (id, _))| (one, id)).collect(),
@@ -368,6 +371,7 @@ impl Recovery {
         };
         RestoredSession {
             principal,
+            vouched,
             key,
             expiry_s,
             away_since_unix_ms,

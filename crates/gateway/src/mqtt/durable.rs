@@ -5,11 +5,12 @@
 
 use std::{num::NonZeroU16, sync::Arc, time::Duration};
 
+use fogmux_auth::{Principal, SourceKind};
 use fogmux_bus::{
     ClockSet, Completion, Delivery, Message, Publication, SessionKey, Subscription,
     durable::{
         Batch, Gather, Manner, Record, RecordId, Sequence, SessionLog, SessionStore, StoredDelivery, StoredMessage,
-        Wanted, session_left,
+        Vouched, Wanted, session_left,
     },
 };
 use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};
@@ -134,6 +135,12 @@ pub(super) fn expiry(seconds: u32) -> Option<u32> {
     (seconds != SESSION_NEVER_EXPIRES).then_some(seconds)
 }
 
+/// The credential of a principal as the store has it. Of users of the users file the name says everything.
+fn vouched(who: &Principal) -> Option<Vouched> {
+    let is_known_by_name = who.anonymous || who.source == SourceKind::Password;
+    (!is_known_by_name).then(|| Vouched { source: who.source.name().into(), groups: Arc::clone(who.granted()) })
+}
+
 /// The packet identifier of a delivery.
 pub(super) fn packet_id(stored: &StoredDelivery) -> PacketId {
     of_sequence(stored.sequence())
@@ -146,9 +153,10 @@ pub(super) fn of_sequence(sequence: Sequence) -> PacketId {
 
 impl Durable {
     /// Begins a session.
-    pub(super) fn begin(store: Arc<dyn SessionStore>, key: SessionKey, principal: Arc<str>, seconds: u32) -> Box<Self> {
-        let mut changes = Changes::default();
-        let log = SessionLog::begin(key, principal, expiry(seconds), begun(&mut changes.puts, &*store));
+    pub(super) fn begin(store: Arc<dyn SessionStore>, key: SessionKey, who: &Principal, seconds: u32) -> Box<Self> {
+        let (mut changes, name) = (Changes::default(), Arc::clone(&who.name));
+        let batch = begun(&mut changes.puts, &*store);
+        let log = SessionLog::begin_vouched(key, name, vouched(who), expiry(seconds), batch);
         Box::new(Self { changes, ..Self::of(store, log, Away::Connected) })
     }
 
@@ -169,6 +177,11 @@ impl Durable {
     /// Only forgets records.
     fn forget(&mut self, change: impl FnOnce(&mut SessionLog, &mut dyn Batch)) {
         change(&mut self.log, begun(&mut self.changes.forgets, &*self.store));
+    }
+
+    /// Its client has shown another credential. That is in the next record of the session.
+    pub(super) fn renew(&mut self, who: &Principal) {
+        self.log.set_vouched(vouched(who));
     }
 
     /// Appends the changes, if there are any. Returns what answers wait for.
@@ -214,7 +227,8 @@ impl Durable {
     }
 
     /// Its client is there again. The will of the connection before is left to that, unless the delay was not over.
-    pub(super) fn connect(&mut self, seconds: u32) {
+    pub(super) fn connect(&mut self, who: &Principal, seconds: u32) {
+        self.log.set_vouched(vouched(who));
         self.away = Away::Connected;
         self.held_back = Vec::new();
         self.put(|log, batch| log.connect(expiry(seconds), batch));

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use fogmux_auth::{ANONYMOUS, Door, Principal};
+use fogmux_auth::{ANONYMOUS, Door, Principal, SourceKind};
 use fogmux_bus::{
     ClockSet, Mailbox, Message, Qos, ReadGate, SessionKey, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
     durable::{
-        Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, StoredMessage, Wanted,
-        session_left,
+        Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, StoredMessage, Vouched,
+        Wanted, session_left,
     },
 };
 use fogmux_mqtt::{OutboundConfig, PacketId, Version};
@@ -77,10 +77,10 @@ impl MqttDoor {
         let since = restored.away_since_unix_ms.unwrap_or(now.unix_ms);
         let left = session_left(since, restored.expiry_s, now.unix_ms);
         let will_record = restored.log.will();
-        let RestoredSession { log, principal, key, away_since_unix_ms, expiry_s, .. } = restored;
+        let RestoredSession { log, principal, vouched, key, away_since_unix_ms, expiry_s, .. } = restored;
         let (subscriptions, will) = (restored.subscriptions, restored.will);
         let (deliveries, released, received) = (restored.deliveries, restored.released, restored.received);
-        let who = principal_named(shared, &principal);
+        let who = principal_of(shared, &principal, vouched);
         let gate = Arc::new(Gate::new(shared.authority.access(&who, session::client_of(&key), Door::Mqtt)));
         let account = shared.bus.memory().account(unfinished::owner(&who, NOWHERE));
         let mut mailbox = MqttMailbox::new(NOBODY, Arc::clone(&gate), self.bounds(shared), account);
@@ -159,6 +159,16 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 /// The limits of a client that is not there. The next one brings its own.
 const NOBODY: OutboundConfig =
     OutboundConfig { version: Version::V5, window: 1, packet_bytes_max: usize::MAX, topic_alias_maximum: 0 };
+
+/// The principal of a session, until its client returns with a credential: as the last one that it has shown says, under
+/// the present rules and sources.
+fn principal_of(shared: &Shared, name: &Arc<str>, vouched: Option<Vouched>) -> Principal {
+    let source = vouched.as_ref().and_then(|vouched| SourceKind::named(&vouched.source));
+    match (source, vouched) {
+        (Some(source), Some(vouched)) => Principal::returned(name, source, vouched.groups.iter().cloned()),
+        _ => principal_named(shared, name),
+    }
+}
 
 /// The principal with a name, until its client returns with a credential.
 fn principal_named(shared: &Shared, name: &Arc<str>) -> Principal {
