@@ -247,8 +247,9 @@ impl SessionLog {
         }
     }
 
-    /// Queues a message of QoS 1 or 2. One of QoS 2 may be sent when the publisher's batch is on the disk. `None` if
-    /// that was appended.
+    /// Queues a message of QoS 1 or 2, whose record counts for the session's principal. One of QoS 2 may be sent when the
+    /// publisher's batch is on the disk. `None` if that was appended, or if the principal has its share of what may wait
+    /// for the disk: then this session does not get the message.
     pub fn deliver(
         &mut self,
         parcel: &Arc<Parcel>,
@@ -257,7 +258,15 @@ impl SessionLog {
     ) -> Option<StoredDelivery> {
         let (session, message, sequence) = (self.first, parcel.id(), self.next);
         let record = Record::Delivery { session, message, sequence, manner };
-        let id = gathering.with(|batch| batch.put(&record))?;
+        let id = gathering.with(|batch| {
+            // What is handed on was promised before.
+            let admits =
+                gathering.if_refused() == IfRefused::Kept || batch.admits(&self.principal, Record::DELIVERY_BYTES);
+            admits.then(|| {
+                batch.charge(&self.principal);
+                batch.put(&record)
+            })
+        })??;
         parcel.join();
         self.next = sequence.next();
         Some(StoredDelivery { id, sequence, parcel: Arc::clone(parcel), gathering: Some(Arc::clone(gathering)) })

@@ -138,6 +138,8 @@ pub enum Record {
 impl Record {
     /// The version that this release writes and reads: the first byte of each record.
     pub const VERSION: u8 = 1;
+    /// Bytes of a delivery at least, and of its entry in a commit.
+    pub(super) const DELIVERY_BYTES: usize = 54;
     /// The version of a session with the credential of its client.
     pub const VERSION_VOUCHED: u8 = 2;
 

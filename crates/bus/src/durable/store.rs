@@ -38,8 +38,13 @@ pub trait Batch: Send {
     /// Forgets a record. One that is not there is none to forget. A record that is put and forgotten before it was
     /// written is never written.
     fn forget(&mut self, id: RecordId);
-    /// Has the batch count for a principal, whose share of what may wait for the disk it takes. The first call counts.
+    /// Has what is put from now on count for a principal, whose share of what may wait for the disk it takes. The batch
+    /// is refused for lack of a share of the first one only; of others [`Batch::admits`] is asked before.
     fn charge(&mut self, _principal: &Arc<str>) {}
+    /// Whether a principal may have so many bytes more put in this batch.
+    fn admits(&mut self, _principal: &Arc<str>, _bytes: usize) -> bool {
+        true
+    }
     /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
     /// [`Completion::Ready`] if there is nothing to write.
     fn append(self: Box<Self>) -> Completion;
