@@ -247,9 +247,9 @@ impl SessionLog {
         }
     }
 
-    /// Queues a message of QoS 1 or 2, whose record counts for the session's principal. One of QoS 2 may be sent when the
-    /// publisher's batch is on the disk. `None` if that was appended, or if the principal has its share of what may wait
-    /// for the disk: then this session does not get the message.
+    /// Queues a message of QoS 1 or 2, whose record counts for the session's principal. One of QoS 2 may be sent when
+    /// the publisher's batch is on the disk. `None` if that was appended, or if the principal has its share of what may
+    /// wait for the disk: then this session does not get the message.
     pub fn deliver(
         &mut self,
         parcel: &Arc<Parcel>,
@@ -259,7 +259,7 @@ impl SessionLog {
         let (session, message, sequence) = (self.first, parcel.id(), self.next);
         let record = Record::Delivery { session, message, sequence, manner };
         let id = gathering.with(|batch| {
-            // What is handed on was promised before.
+            // Messages that are handed on were promised before.
             let admits =
                 gathering.if_refused() == IfRefused::Kept || batch.admits(&self.principal, Record::DELIVERY_BYTES);
             admits.then(|| {

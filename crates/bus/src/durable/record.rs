@@ -62,7 +62,7 @@ pub struct SessionRecord {
     pub key: SessionKey,
     /// The principal that owns the session.
     pub principal: Arc<str>,
-    /// What has vouched for the principal; `None` if its name says everything.
+    /// The credential that has vouched for the principal; `None` if its name says everything.
     pub vouched: Option<Vouched>,
     /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
     pub expiry_s: Option<u32>,

@@ -66,7 +66,8 @@ pub(super) enum Restamped {
     Left(Option<Duration>),
 }
 
-/// Changes that are not appended yet. What only forgets has a batch of its own, behind the other: a full disk takes it.
+/// Changes that are not appended yet. Those that only forget have a batch of their own, behind the other: a full disk
+/// takes it.
 #[derive(Default)]
 struct Changes {
     puts: Option<Box<dyn Batch>>,
@@ -90,7 +91,7 @@ struct Remembering {
     forgets: Again,
 }
 
-/// What a batch was to forget.
+/// The records that a batch was to forget.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Again(Vec<RecordId>);
 

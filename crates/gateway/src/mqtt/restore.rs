@@ -160,8 +160,8 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 const NOBODY: OutboundConfig =
     OutboundConfig { version: Version::V5, window: 1, packet_bytes_max: usize::MAX, topic_alias_maximum: 0 };
 
-/// The principal of a session, until its client returns with a credential: as the last one that it has shown says, under
-/// the present rules and sources.
+/// The principal of a session, until its client returns with a credential: as the last one that it has shown says,
+/// under the present rules and sources.
 fn principal_of(shared: &Shared, name: &Arc<str>, vouched: Option<Vouched>) -> Principal {
     let source = vouched.as_ref().and_then(|vouched| SourceKind::named(&vouched.source));
     match (source, vouched) {

@@ -12,7 +12,7 @@ fn wills_in(store: &MemoryStore) -> (usize, usize) {
     let of_sessions = sessions.iter().filter_map(|session| session.will.as_ref()).map(|(_, will)| will);
     let due = of_sessions.chain(wills.iter().map(|will| &will.message));
     let delivered = sessions.iter().flat_map(|session| &session.deliveries).map(|one| &*one.message);
-    let is_gone = |message: &&fogmux_bus::durable::StoredMessage| message.payload == &b"gone"[..];
+    let is_gone = |message: &&fogmux_bus::durable::StoredMessage| *message.payload == b"gone"[..];
     (due.filter(is_gone).count(), delivered.filter(is_gone).count())
 }
 
