@@ -62,6 +62,20 @@ impl Principal {
         Self { name, groups, anonymous: false, source, variables: grant.variables, granted, proof: 0 }
     }
 
+    /// Somebody who logged in before this process began, by a credential of this kind that gave these groups. Rules and
+    /// sources decide as they do about a connection that has stayed; what the claims of a token gave is not there.
+    #[must_use]
+    pub fn returned(name: &str, source: SourceKind, granted: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let grant = Grant { groups: granted.into_iter().collect(), ..Grant::default() };
+        Self::vouched(name, source, grant, None)
+    }
+
+    /// The groups that the credential gave, whatever the users file says.
+    #[must_use]
+    pub const fn granted(&self) -> &Arc<[Arc<str>]> {
+        &self.granted
+    }
+
     /// With the stamp of what proved it.
     pub(crate) fn proven_by(self, proof: u64) -> Self {
         Self { proof, ..self }

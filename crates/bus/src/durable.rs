@@ -9,12 +9,15 @@
 //! longer than one of them does.
 
 mod bytes;
+mod doubts;
+mod foreign;
 mod gather;
 mod log;
 mod memory;
 mod message;
 mod record;
 mod recovery;
+mod released;
 mod replaced;
 mod store;
 
@@ -24,7 +27,7 @@ pub use self::{
     log::{SessionLog, StoredDelivery},
     memory::MemoryStore,
     message::StoredMessage,
-    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
-    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession, session_left},
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
+    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession, RestoredWill, session_left},
     store::{Batch, Gathering, Parcel, SessionStore},
 };

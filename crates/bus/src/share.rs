@@ -48,6 +48,12 @@ impl Room {
         self.max.saturating_sub(used)
     }
 
+    /// The room left that is not reserved: whoever asks is admitted to it.
+    #[must_use]
+    pub const fn free_for_all(self, used: usize) -> usize {
+        self.left(used).saturating_sub(self.reserve)
+    }
+
     /// Whether a principal that has `own` of the `used` may take `more`.
     ///
     /// # Errors

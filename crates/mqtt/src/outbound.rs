@@ -132,7 +132,7 @@ impl<M> Outbound<M> {
 
     /// The messages of unfinished exchanges, oldest first.
     pub fn messages(&self) -> impl Iterator<Item = &M> {
-        let overtaken = self.overtaken.iter().flat_map(|overtaken| &overtaken.exchanges).map(|(_, state)| state);
+        let overtaken = self.overtaken.iter().flat_map(|overtaken| overtaken.states());
         overtaken.chain(&self.entries).filter_map(State::message)
     }
 
@@ -350,18 +350,18 @@ impl<M> Outbound<M> {
 
     /// Continues the session on a new connection: everything unfinished is to be sent again ([MQTT-4.4.0-1]).
     pub fn resume(&mut self, config: OutboundConfig) {
-        let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| &mut overtaken.exchanges);
-        for entry in overtaken.map(|(_, state)| state).chain(&mut self.entries) {
+        let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| overtaken.states_mut());
+        for entry in overtaken.chain(&mut self.entries) {
             if matches!(entry, State::Reserved) {
                 *entry = State::Finished;
             }
         }
+        if let Some(overtaken) = &mut self.overtaken {
+            overtaken.resume();
+        }
         self.drop_finished();
         (self.quota, self.released_before) = (config.window.max(1), 0);
         self.resent = 0;
-        if let Some(overtaken) = &mut self.overtaken {
-            overtaken.resent = 0;
-        }
         self.aliases = OutgoingAliases::new(if config.version.is_v5() { config.topic_alias_maximum } else { 0 });
         self.config = config;
     }
@@ -376,17 +376,15 @@ impl<M> Outbound<M> {
         self.first = self.id_at(self.entries.len());
         self.resent = 0;
         (self.quota, self.released_before) = (self.config.window.max(1), 0);
-        let overtaken = self.overtaken.take().map(|overtaken| overtaken.exchanges).unwrap_or_default();
-        overtaken.into_iter().map(|(_, state)| state).chain(self.entries.drain(..)).filter_map(State::into_message)
+        let overtaken = self.overtaken.take().into_iter().flat_map(|overtaken| overtaken.into_states());
+        overtaken.chain(self.entries.drain(..)).filter_map(State::into_message)
     }
 
     /// Bytes held, the messages aside.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let overtaken = self.overtaken.as_ref().map_or(0, |overtaken| overtaken.exchanges.capacity());
-        self.entries.capacity() * size_of::<State<M>>()
-            + overtaken * size_of::<(PacketId, State<M>)>()
-            + self.aliases.bytes()
+        let overtaken = self.overtaken.as_ref().map_or(0, |overtaken| overtaken.bytes());
+        self.entries.capacity() * size_of::<State<M>>() + overtaken + self.aliases.bytes()
     }
 }
 

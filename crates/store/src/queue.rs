@@ -32,6 +32,11 @@ impl Charge {
         Self { principal: Arc::clone(principal), bytes: bytes + WRITE_BYTES }
     }
 
+    /// A part of a write that counts for another principal: what the store keeps about it counts once.
+    pub(crate) fn part(principal: &Arc<str>, bytes: usize) -> Self {
+        Self { principal: Arc::clone(principal), bytes }
+    }
+
     /// A removal of what is on the disk.
     pub(crate) fn none() -> Self {
         Self::default()
@@ -66,6 +71,11 @@ impl Queue {
             _ if self.used == 0 => Ok(()),
             more => self.room.admit(self.used, own, more),
         }
+    }
+
+    /// Bytes that are free for all, whoever has how much.
+    pub(crate) const fn free(&self) -> usize {
+        self.room.free_for_all(self.used)
     }
 
     pub(crate) fn add(&mut self, charge: &Charge) {

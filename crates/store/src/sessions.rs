@@ -1,6 +1,6 @@
 //! The records of sessions that outlive their connection (ADR 0042), beside retained messages in the same journal.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use fogmux_bus::{
@@ -10,16 +10,58 @@ use fogmux_bus::{
 
 use crate::{batch::Batch, kind::Kind, store::JournalStore};
 
+/// Bytes that a record takes in a commit beside its own.
+const PUT_BYTES: usize = 24;
+
 /// A batch, and the store that it is for.
 struct OfSessions {
     store: JournalStore,
     batch: Batch,
-    principal: Option<Arc<str>>,
+    payers: Payers,
+}
+
+/// The principals that the records of a batch count for. The first has appended it, and bears what it forgets.
+#[derive(Debug, Default)]
+struct Payers {
+    all: Vec<(Arc<str>, usize)>,
+    places: HashMap<Arc<str>, usize>,
+    /// The place of the one that what is put counts for.
+    current: usize,
+    /// Bytes of all but the first.
+    others: usize,
+    /// Bytes that others than the first may have without a look at their shares, once the queue was looked at.
+    free: Option<usize>,
+}
+
+impl Payers {
+    fn charge(&mut self, principal: &Arc<str>) {
+        if self.all.get(self.current).is_some_and(|(payer, _)| payer == principal) {
+            return;
+        }
+        let next = self.all.len();
+        self.current = *self.places.entry(Arc::clone(principal)).or_insert(next);
+        if self.current == next {
+            self.all.push((Arc::clone(principal), 0));
+        }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        if let Some((_, sum)) = self.all.get_mut(self.current) {
+            *sum += bytes;
+        }
+        if self.current > 0 {
+            self.others += bytes;
+        }
+    }
+
+    fn of(&self, principal: &Arc<str>) -> usize {
+        self.places.get(principal).and_then(|place| self.all.get(*place)).map_or(0, |(_, bytes)| *bytes)
+    }
 }
 
 impl SessionStore for JournalStore {
     fn batch(&self) -> Box<dyn Changes> {
-        Box::new(OfSessions { store: self.clone(), batch: Self::batch(self), principal: None })
+        Box::new(OfSessions { store: self.clone(), batch: Self::batch(self), payers: Payers::default() })
     }
 
     fn load(&self, visit: &mut dyn FnMut(RecordId, Option<(u8, Bytes)>)) {
@@ -31,7 +73,9 @@ impl SessionStore for JournalStore {
 
 impl Changes for OfSessions {
     fn put(&mut self, record: &Record) -> RecordId {
-        RecordId(self.batch.put_number(record.kind(), record.encode()).get())
+        let bytes = record.encode();
+        self.payers.add(bytes.len() + PUT_BYTES);
+        RecordId(self.batch.put_number(record.kind(), bytes).get())
     }
 
     fn forget(&mut self, id: RecordId) {
@@ -42,13 +86,24 @@ impl Changes for OfSessions {
     }
 
     fn charge(&mut self, principal: &Arc<str>) {
-        self.principal.get_or_insert_with(|| Arc::clone(principal));
+        self.payers.charge(principal);
+    }
+
+    fn admits(&mut self, principal: &Arc<str>, bytes: usize) -> bool {
+        // The first one is asked for when the batch is appended.
+        if self.payers.all.first().is_none_or(|(first, _)| first == principal) {
+            return true;
+        }
+        let store = &self.store;
+        let free = *self.payers.free.get_or_insert_with(|| store.free_for_others());
+        self.payers.others + bytes <= free || store.admits_for(principal, self.payers.of(principal) + bytes)
     }
 
     fn append(self: Box<Self>) -> Completion {
-        let Self { store, batch, principal } = *self;
-        match principal {
-            Some(principal) => store.commit_for(&principal, batch),
+        let Self { store, batch, payers } = *self;
+        let mut payers = payers.all.into_iter();
+        match payers.next() {
+            Some((first, _)) => store.commit_shared(&first, payers.filter(|(_, bytes)| *bytes > 0).collect(), batch),
             None => store.commit(batch),
         }
     }

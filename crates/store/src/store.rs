@@ -20,6 +20,7 @@ use crate::{
     durability::Durability,
     kind::{self, Kind},
     open::{self, OpenError, Opened},
+    queue::Charge,
     record,
     watch::Shared,
 };
@@ -161,14 +162,38 @@ impl JournalStore {
     /// batch that only forgets is not refused for lack of space.
     #[must_use]
     pub fn commit(&self, batch: Batch) -> Completion {
-        self.0.commit(&self.0.nobody, batch)
+        self.0.commit(&self.0.nobody, Vec::new(), batch)
     }
 
     /// The same for a principal, whose share of what may wait for the disk it takes. All such batches are committed in
     /// the order in which they were appended, whoever they are for.
     #[must_use]
     pub fn commit_for(&self, principal: &Arc<str>, batch: Batch) -> Completion {
-        self.0.commit(principal, batch)
+        self.0.commit(principal, Vec::new(), batch)
+    }
+
+    /// The same where some of its bytes count for others, who have been asked for their shares before.
+    pub(crate) fn commit_shared(
+        &self,
+        principal: &Arc<str>,
+        others: Vec<(Arc<str>, usize)>,
+        batch: Batch,
+    ) -> Completion {
+        self.0.commit(principal, others, batch)
+    }
+
+    /// Bytes that anybody may have put now, whatever the share.
+    pub(crate) fn free_for_others(&self) -> usize {
+        self.0.shared.ledger().queue.free()
+    }
+
+    /// Whether a principal may have so many bytes put. Counts and says if it has its share.
+    pub(crate) fn admits_for(&self, principal: &Arc<str>, bytes: usize) -> bool {
+        let admitted = self.0.admits(&self.0.shared.ledger().queue, &Charge::of(principal, bytes), 0);
+        if !admitted {
+            self.0.shared.counters.refuse(1);
+        }
+        admitted
     }
 
     /// Reads a record, from memory if it is not on the disk yet. `None` if there is none, or it is to be forgotten.

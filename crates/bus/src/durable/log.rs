@@ -8,8 +8,10 @@ use std::{
 };
 
 use super::{
+    doubts::Doubts,
     message::StoredMessage,
-    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
+    released::Releasing,
     replaced::Replaced,
     store::{Batch, Gathering, IfRefused, Parcel},
 };
@@ -88,6 +90,7 @@ pub struct SessionLog {
     pub(super) replaced: Replaced,
     pub(super) key: SessionKey,
     pub(super) principal: Arc<str>,
+    pub(super) vouched: Option<Vouched>,
     pub(super) expiry_s: Option<u32>,
     /// The number of the next delivery.
     pub(super) next: Sequence,
@@ -97,35 +100,61 @@ pub struct SessionLog {
     pub(super) received: BTreeMap<NonZeroU16, RecordId>,
     /// By packet identifier, because the numbers of those that are unfinished may be any distance apart.
     pub(super) released: BTreeMap<NonZeroU16, (Sequence, RecordId)>,
-    pub(super) will: Option<RecordId>,
+    /// Releases of which it is not known whether the store has them.
+    pub(super) releasing: Doubts<Releasing>,
+    /// Identifiers received of which it is not known whether the store has forgotten them.
+    pub(super) forgetting: Doubts<RecordId>,
+    /// Deliveries that are over but for their messages, which others may wait for.
+    pub(super) left: Vec<StoredDelivery>,
+    /// Records of a later release that belong to it. They are left alone until it ends.
+    pub(super) foreign: Vec<RecordId>,
+    /// The will of its connection, and its delay in seconds. Those of connections before belong to who publishes them.
+    pub(super) will: Option<(RecordId, u32)>,
 }
 
 impl SessionLog {
     /// Begins a session, whose client is connected.
     pub fn begin(key: SessionKey, principal: Arc<str>, expiry_s: Option<u32>, batch: &mut dyn Batch) -> Self {
+        Self::begin_vouched(key, principal, None, expiry_s, batch)
+    }
+
+    /// The same with the credential that the client has shown.
+    pub fn begin_vouched(
+        key: SessionKey,
+        principal: Arc<str>,
+        vouched: Option<Vouched>,
+        expiry_s: Option<u32>,
+        batch: &mut dyn Batch,
+    ) -> Self {
         let record = SessionRecord {
             first: None,
             key,
             principal,
+            vouched,
             expiry_s,
             unsent: Sequence::default(),
             away_since_unix_ms: None,
         };
         batch.charge(&record.principal);
         let first = batch.put(&Record::Session(record.clone()));
-        let SessionRecord { key, principal, .. } = record;
+        let SessionRecord { key, principal, vouched, .. } = record;
         Self {
             first,
             newest: first,
             replaced: Replaced::begun(),
             key,
             principal,
+            vouched,
             expiry_s,
             next: Sequence::default(),
             subscriptions: HashMap::new(),
             resubscribed: HashMap::new(),
             received: BTreeMap::new(),
             released: BTreeMap::new(),
+            releasing: Doubts::default(),
+            forgetting: Doubts::default(),
+            left: Vec::new(),
+            foreign: Vec::new(),
             will: None,
         }
     }
@@ -135,6 +164,7 @@ impl SessionLog {
             first: Some(self.first),
             key: self.key.clone(),
             principal: Arc::clone(&self.principal),
+            vouched: self.vouched.clone(),
             expiry_s: self.expiry_s,
             unsent,
             away_since_unix_ms,
@@ -150,6 +180,8 @@ impl SessionLog {
     pub fn appended(&mut self, completion: &Completion) {
         self.replaced.appended(completion);
         self.resubscribed.values_mut().for_each(|replaced| replaced.appended(completion));
+        let taken = self.releasing.appended(completion);
+        self.taken(taken);
     }
 
     /// The principal that it belongs to.
@@ -163,16 +195,23 @@ impl SessionLog {
         self.expiry_s
     }
 
+    /// Notes the credential that the client has shown, for the session's next record.
+    pub fn set_vouched(&mut self, vouched: Option<Vouched>) {
+        self.vouched = vouched;
+    }
+
     /// Notes another time from the end of a connection to the end of the session, for its next record.
     pub const fn set_expiry(&mut self, expiry_s: Option<u32>) {
         self.expiry_s = expiry_s;
     }
 
-    /// Its client is connected again. The will of the connection before is over.
+    /// Its client is connected again. The will of the connection before is over, or left to who publishes it. Releases
+    /// are made again that the store has not taken.
     pub fn connect(&mut self, expiry_s: Option<u32>, batch: &mut dyn Batch) {
         self.expiry_s = expiry_s;
         self.replace(self.next, None, batch);
-        self.clear_will(batch);
+        self.release_again(batch);
+        self.will = None;
     }
 
     /// Its connection has ended. `unsent` is the number of the first delivery that was not sent, if there is one.
@@ -180,12 +219,14 @@ impl SessionLog {
         self.replace(unsent.unwrap_or(self.next), Some(since_unix_ms), batch);
     }
 
-    /// Ends the session with what waits for it.
+    /// Ends the session with what waits for it. Its will stays until it is published, which is due now.
     pub fn end(mut self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
-        deliveries.into_iter().for_each(|delivery| delivery.finish(batch));
+        let releasing = self.releasing.into_all().map(Releasing::into_delivery).chain(self.left);
+        deliveries.into_iter().chain(releasing).for_each(|delivery| delivery.finish(batch));
+        self.forgetting.into_all().chain(self.foreign).for_each(|id| batch.forget(id));
         let numbers = self.subscriptions.into_values().chain(self.received.into_values());
         let released = self.released.into_values().map(|(_, id)| id);
-        numbers.chain(released).chain(self.will).for_each(|id| batch.forget(id));
+        numbers.chain(released).for_each(|id| batch.forget(id));
         self.resubscribed.into_values().for_each(|replaced| replaced.forget_all(batch));
         self.replaced.forget(self.newest, batch);
     }
@@ -206,8 +247,9 @@ impl SessionLog {
         }
     }
 
-    /// Queues a message of QoS 1 or 2. One of QoS 2 may be sent when the publisher's batch is on the disk. `None` if
-    /// that was appended.
+    /// Queues a message of QoS 1 or 2, whose record counts for the session's principal. One of QoS 2 may be sent when
+    /// the publisher's batch is on the disk. `None` if that was appended, or if the principal has its share of what may
+    /// wait for the disk: then this session does not get the message.
     pub fn deliver(
         &mut self,
         parcel: &Arc<Parcel>,
@@ -216,85 +258,44 @@ impl SessionLog {
     ) -> Option<StoredDelivery> {
         let (session, message, sequence) = (self.first, parcel.id(), self.next);
         let record = Record::Delivery { session, message, sequence, manner };
-        let id = gathering.with(|batch| batch.put(&record))?;
+        let id = gathering.with(|batch| {
+            // Messages that are handed on were promised before.
+            let admits =
+                gathering.if_refused() == IfRefused::Kept || batch.admits(&self.principal, Record::DELIVERY_BYTES);
+            admits.then(|| {
+                batch.charge(&self.principal);
+                batch.put(&record)
+            })
+        })??;
         parcel.join();
         self.next = sequence.next();
         Some(StoredDelivery { id, sequence, parcel: Arc::clone(parcel), gathering: Some(Arc::clone(gathering)) })
-    }
-
-    /// PUBREC has come for a delivery. PUBREL may be sent when the batch is on the disk.
-    pub fn release(&mut self, delivery: StoredDelivery, batch: &mut dyn Batch) {
-        let sequence = delivery.sequence;
-        batch.charge(&self.principal);
-        let id = batch.put(&Record::Released(self.first, sequence));
-        if let Some((_, before)) = self.released.insert(sequence.packet_id(), (sequence, id)) {
-            batch.forget(before);
-        }
-        delivery.finish(batch);
-    }
-
-    /// Puts again that a delivery was released, because a batch with that has failed.
-    pub fn release_again(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
-        batch.charge(&self.principal);
-        if let Some((_, released)) =
-            self.released.get_mut(&sequence.packet_id()).filter(|(released, _)| *released == sequence)
-        {
-            let before = std::mem::replace(released, batch.put(&Record::Released(self.first, sequence)));
-            batch.forget(before);
-        }
-    }
-
-    /// The number of the released delivery that has a packet identifier. All that are unfinished have different ones.
-    #[must_use]
-    pub fn released_as(&self, packet_id: NonZeroU16) -> Option<Sequence> {
-        self.released.get(&packet_id).map(|(sequence, _)| *sequence)
-    }
-
-    /// PUBCOMP has come for a delivery that was released.
-    pub fn complete(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
-        if self.released_as(sequence.packet_id()) == Some(sequence)
-            && let Some((_, id)) = self.released.remove(&sequence.packet_id())
-        {
-            batch.forget(id);
-        }
-    }
-
-    /// A message of QoS 2 came in with this identifier. To be in one batch with its deliveries.
-    pub fn receive(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
-        batch.charge(&self.principal);
-        let id = batch.put(&Record::Received(self.first, packet_id));
-        if let Some(before) = self.received.insert(packet_id, id) {
-            batch.forget(before);
-        }
-    }
-
-    /// PUBREL has come for an identifier, or its message was refused. PUBCOMP may be sent when the batch is on the
-    /// disk.
-    pub fn forget_received(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
-        if let Some(id) = self.received.remove(&packet_id) {
-            batch.forget(id);
-        }
     }
 
     /// Keeps the will of the connection, with its delay in seconds.
     pub fn set_will(&mut self, delay_s: u32, will: StoredMessage, batch: &mut dyn Batch) -> RecordId {
         batch.charge(&self.principal);
         let id = batch.put(&Record::Will(self.first, delay_s, will));
-        if let Some(before) = self.will.replace(id) {
+        if let Some((before, _)) = self.will.replace((id, delay_s)) {
             batch.forget(before);
         }
         id
     }
 
-    /// The record of the will, if there is one.
+    /// The record of the will and its delay in seconds, if there is one.
     #[must_use]
-    pub const fn will(&self) -> Option<RecordId> {
+    pub const fn will(&self) -> Option<(RecordId, u32)> {
         self.will
+    }
+
+    /// The will with this record is none of the session's any more: it is being published, or is cancelled.
+    pub fn leave_will(&mut self, record: RecordId) {
+        self.will = self.will.filter(|(will, _)| *will != record);
     }
 
     /// The will is over: published, in this batch, or cancelled.
     pub fn clear_will(&mut self, batch: &mut dyn Batch) {
-        if let Some(id) = self.will.take() {
+        if let Some((id, _)) = self.will.take() {
             batch.forget(id);
         }
     }

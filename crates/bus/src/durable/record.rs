@@ -13,10 +13,10 @@ use super::{
 use crate::{message::Qos, session::SessionKey, subscription::Subscription};
 
 // Kinds of records in the journal: never reuse one.
-const SESSION: u8 = 32;
+pub(super) const SESSION: u8 = 32;
 const SUBSCRIPTION: u8 = 33;
-const MESSAGE: u8 = 34;
-const DELIVERY: u8 = 35;
+pub(super) const MESSAGE: u8 = 34;
+pub(super) const DELIVERY: u8 = 35;
 const RELEASED: u8 = 36;
 const RECEIVED: u8 = 37;
 const WILL: u8 = 38;
@@ -26,7 +26,7 @@ const NO_LOCAL: u8 = 4;
 const RETAIN: u8 = 8;
 const HAS_ID: u8 = 16;
 
-const CONTINUES: u8 = 1;
+pub(super) const CONTINUES: u8 = 1;
 const AWAY: u8 = 2;
 const EXPIRES: u8 = 4;
 
@@ -62,12 +62,23 @@ pub struct SessionRecord {
     pub key: SessionKey,
     /// The principal that owns the session.
     pub principal: Arc<str>,
+    /// The credential that has vouched for the principal; `None` if its name says everything.
+    pub vouched: Option<Vouched>,
     /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
     pub expiry_s: Option<u32>,
     /// Deliveries with lower numbers may have been sent.
     pub unsent: Sequence,
     /// When its connection ended, in milliseconds since 1970; `None` while it has one.
     pub away_since_unix_ms: Option<u64>,
+}
+
+/// The credential that a session's client has shown, as far as rules look at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vouched {
+    /// The kind of credential, in the door's words.
+    pub source: Arc<str>,
+    /// The groups that it gave.
+    pub groups: Arc<[Arc<str>]>,
 }
 
 /// How a session wants a filter's messages.
@@ -127,6 +138,23 @@ pub enum Record {
 impl Record {
     /// The version that this release writes and reads: the first byte of each record.
     pub const VERSION: u8 = 1;
+    /// Bytes of a delivery at least, and of its entry in a commit.
+    pub(super) const DELIVERY_BYTES: usize = 54;
+    /// The version of a session with the credential of its client.
+    pub const VERSION_VOUCHED: u8 = 2;
+
+    const fn version(&self) -> u8 {
+        match self {
+            Self::Session(SessionRecord { vouched: Some(_), .. }) => Self::VERSION_VOUCHED,
+            Self::Session(_)
+            | Self::Subscription(..)
+            | Self::Message(_)
+            | Self::Delivery { .. }
+            | Self::Released(..)
+            | Self::Received(..)
+            | Self::Will(..) => Self::VERSION,
+        }
+    }
 
     /// Whether a store's kind is one of these.
     #[must_use]
@@ -151,7 +179,7 @@ impl Record {
     /// Its bytes in the store.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![Self::VERSION];
+        let mut out = vec![self.version()];
         match self {
             Self::Session(record) => record.encode(&mut out),
             Self::Subscription(session, subscription, wanted) => {
@@ -199,7 +227,8 @@ impl Record {
         }
         let mut cursor = Cursor(bytes);
         let version = cursor.u8()?;
-        if version != Self::VERSION {
+        let is_vouched = kind == SESSION && version == Self::VERSION_VOUCHED;
+        if version != Self::VERSION && !is_vouched {
             return Err(RecordError::Version(version));
         }
         let record = match kind {
@@ -208,7 +237,7 @@ impl Record {
                 let (session, delay_s) = (RecordId(cursor.u64()?), cursor.u32()?);
                 return Ok(Self::Will(session, delay_s, StoredMessage::decode(cursor)?));
             }
-            SESSION => Self::Session(SessionRecord::decode(&mut cursor)?),
+            SESSION => Self::Session(SessionRecord::decode(&mut cursor, is_vouched)?),
             SUBSCRIPTION => decode_subscription(&mut cursor)?,
             DELIVERY => decode_delivery(&mut cursor)?,
             RELEASED => Self::Released(RecordId(cursor.u64()?), Sequence(cursor.u64()?)),
@@ -236,22 +265,41 @@ impl SessionRecord {
         out.extend_from_slice(&self.away_since_unix_ms.unwrap_or(0).to_le_bytes());
         put_counted(out, self.key.0.as_bytes());
         put_counted(out, self.principal.as_bytes());
+        if let Some(Vouched { source, groups }) = &self.vouched {
+            put_counted(out, source.as_bytes());
+            // No credential has more.
+            let count = u16::try_from(groups.len()).unwrap_or(u16::MAX);
+            out.extend_from_slice(&count.to_le_bytes());
+            groups.iter().take(usize::from(count)).for_each(|group| put_counted(out, group.as_bytes()));
+        }
     }
 
-    fn decode(cursor: &mut Cursor) -> Result<Self, RecordError> {
+    fn decode(cursor: &mut Cursor, is_vouched: bool) -> Result<Self, RecordError> {
         let flags = cursor.u8()?;
         let has = |flag| flags & flag != 0;
         let (first, expiry_s) = (RecordId(cursor.u64()?), cursor.u32()?);
         let (unsent, away_since) = (Sequence(cursor.u64()?), cursor.u64()?);
         let (key, principal) = (cursor.counted()?, cursor.counted()?);
+        let vouched = if is_vouched { Some(Vouched::decode(cursor)?) } else { None };
         Ok(Self {
             first: has(CONTINUES).then_some(first),
             key: SessionKey(Arc::from(text(&key, "key")?)),
             principal: Arc::from(text(&principal, "principal")?),
+            vouched,
             expiry_s: has(EXPIRES).then_some(expiry_s),
             unsent,
             away_since_unix_ms: has(AWAY).then_some(away_since),
         })
+    }
+}
+
+impl Vouched {
+    fn decode(cursor: &mut Cursor) -> Result<Self, RecordError> {
+        let source = Arc::from(text(&cursor.counted()?, "source")?);
+        let count = cursor.u16()?;
+        let groups: Result<Vec<Arc<str>>, _> =
+            (0..count).map(|_| Ok(Arc::from(text(&cursor.counted()?, "group")?))).collect();
+        Ok(Self { source, groups: groups?.into() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Recovery: sessions put together again from their records, of which any may be missing.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     num::NonZeroU16,
     sync::Arc,
     time::Duration,
@@ -11,9 +11,11 @@ use bytes::Bytes;
 
 use super::{
     bytes::RecordError,
+    doubts::Doubts,
+    foreign::Head,
     log::{SessionLog, StoredDelivery},
     message::StoredMessage,
-    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
     replaced::Replaced,
     store::{Batch, Parcel, SessionStore},
 };
@@ -42,6 +44,8 @@ pub struct RestoredSession {
     pub log: SessionLog,
     /// The principal that owns the session.
     pub principal: Arc<str>,
+    /// The credential that its client has shown last.
+    pub vouched: Option<Vouched>,
     /// Its key.
     pub key: SessionKey,
     /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
@@ -60,6 +64,15 @@ pub struct RestoredSession {
     pub will: Option<(u32, StoredMessage)>,
 }
 
+/// A will that is due: its session has ended, or another connection has taken that over.
+#[derive(Debug)]
+pub struct RestoredWill {
+    /// Its record, to be forgotten with its deliveries.
+    pub record: RecordId,
+    /// The message.
+    pub message: StoredMessage,
+}
+
 /// The time until a session ends that was left at this time; `None`: never. The whole interval if the clock is behind;
 /// a minute if it seems to have ended, because the clock may be ahead.
 #[must_use]
@@ -76,8 +89,10 @@ pub struct Losses {
     pub unreadable: u64,
     /// Records that are none.
     pub damaged: u64,
-    /// Records of another release. They stay in the store.
+    /// Records of a later release. They stay in the store, and nothing of them is restored.
     pub foreign: u64,
+    /// Records of sessions whose own record is of a later release. They stay as well.
+    pub of_foreign_session: u64,
     /// Records of sessions that are not there.
     pub of_no_session: u64,
     /// Deliveries whose message is not there.
@@ -89,10 +104,11 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Whether the records were as they should be.
+    /// Whether nothing is lost: a later release finds what is its own, and a message whose deliveries are all over is
+    /// forgotten behind the last of them.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        *self == Self::default()
+        Self { unwanted: 0, foreign: 0, of_foreign_session: 0, ..*self } == Self::default()
     }
 }
 
@@ -101,6 +117,8 @@ impl Losses {
 pub struct Recovered {
     /// The sessions, in the order in which they began.
     pub sessions: Vec<RestoredSession>,
+    /// Wills that were to be published when the process ended.
+    pub wills: Vec<RestoredWill>,
     /// The faults of the records.
     pub losses: Losses,
 }
@@ -131,7 +149,14 @@ struct Partial {
     /// Deliveries and releases: of those with one number the newest counts.
     exchanges: BTreeMap<Sequence, (RecordId, Exchange)>,
     received: BTreeMap<NonZeroU16, RecordId>,
-    will: Option<(RecordId, u32, StoredMessage)>,
+    /// The newest is that of its last connection.
+    wills: BTreeMap<RecordId, (u32, StoredMessage)>,
+    /// Its own record is of a later release.
+    is_foreign: bool,
+    /// Records of a later release.
+    foreign: Vec<RecordId>,
+    /// The messages of deliveries of a later release.
+    foreign_messages: Vec<RecordId>,
 }
 
 #[derive(Debug)]
@@ -141,13 +166,12 @@ enum Exchange {
 }
 
 impl Partial {
-    /// All its records.
+    /// All its records but wills.
     fn ids(&self) -> impl Iterator<Item = RecordId> {
         let subscriptions = self.subscriptions.values().map(|(id, _)| *id);
         let exchanges = self.exchanges.values().map(|(id, _)| *id);
         let newest = self.newest.as_ref().map(|(id, _)| *id);
-        let will = self.will.as_ref().map(|(id, ..)| *id);
-        newest.into_iter().chain(subscriptions).chain(exchanges).chain(self.received.values().copied()).chain(will)
+        newest.into_iter().chain(subscriptions).chain(exchanges).chain(self.received.values().copied())
     }
 }
 
@@ -157,6 +181,10 @@ struct Recovery {
     /// By their first records.
     sessions: BTreeMap<RecordId, Partial>,
     messages: HashMap<RecordId, (Arc<Parcel>, Arc<StoredMessage>)>,
+    /// Messages of a later release.
+    foreign_messages: HashSet<RecordId>,
+    /// Messages that such records refer to.
+    referred: HashSet<RecordId>,
     /// Records to forget.
     stale: Vec<RecordId>,
     losses: Losses,
@@ -164,7 +192,7 @@ struct Recovery {
 
 impl Recovery {
     fn take(&mut self, id: RecordId, kind: u8, bytes: Bytes) {
-        match Record::decode(kind, bytes) {
+        match Record::decode(kind, bytes.clone()) {
             Ok(Record::Message(message)) => drop(self.messages.insert(id, (Parcel::held(id), Arc::new(message)))),
             Ok(Record::Session(record)) => {
                 let first = record.first.unwrap_or(id);
@@ -183,9 +211,9 @@ impl Recovery {
                 self.place(session, |partial| partial.received.insert(packet_id, id));
             }
             Ok(Record::Will(session, delay_s, will)) => {
-                self.place(session, |partial| partial.will.replace((id, delay_s, will)).map(|(before, ..)| before));
+                self.sessions.entry(session).or_default().wills.insert(id, (delay_s, will));
             }
-            Err(RecordError::Version(_) | RecordError::Kind(_)) => self.losses.foreign += 1,
+            Err(RecordError::Version(_) | RecordError::Kind(_)) => self.take_foreign(id, Head::of(id, kind, bytes)),
             Err(
                 RecordError::Truncated
                 | RecordError::Trailing(_)
@@ -197,6 +225,31 @@ impl Recovery {
                 self.stale.push(id);
             }
         }
+    }
+
+    /// A record of a later release: it stays, with what it refers to.
+    fn take_foreign(&mut self, id: RecordId, head: Head) {
+        self.losses.foreign += 1;
+        match head {
+            Head::Message => drop(self.foreign_messages.insert(id)),
+            Head::Session(first) => self.sessions.entry(first).or_default().is_foreign = true,
+            Head::Part(session, message) => {
+                let partial = self.sessions.entry(session).or_default();
+                partial.foreign.push(id);
+                partial.foreign_messages.extend(message);
+            }
+            Head::Unknown => {}
+        }
+    }
+
+    /// A session of a later release: all of it stays as it is.
+    fn leave_alone(&mut self, partial: &Partial) {
+        self.losses.of_foreign_session += (partial.ids().count() + partial.wills.len()) as u64;
+        let deliveries = partial.exchanges.values().filter_map(|(_, exchange)| match exchange {
+            Exchange::Delivery(message, _) => Some(*message),
+            Exchange::Released => None,
+        });
+        self.referred.extend(deliveries);
     }
 
     fn place_exchange(&mut self, id: RecordId, session: RecordId, sequence: Sequence, exchange: Exchange) {
@@ -214,12 +267,22 @@ impl Recovery {
     fn finish(mut self, batch: &mut dyn Batch) -> Recovered {
         // An older session under the same key was to be forgotten.
         let mut latest: HashMap<SessionKey, RecordId> = HashMap::new();
-        for (first, partial) in &self.sessions {
+        for (first, partial) in self.sessions.iter().filter(|(_, partial)| !partial.is_foreign) {
             latest.extend(partial.newest.as_ref().map(|(_, record)| (record.key.clone(), *first)));
         }
-        let mut sessions = Vec::with_capacity(latest.len());
-        for (first, partial) in std::mem::take(&mut self.sessions) {
+        let (mut sessions, mut wills) = (Vec::with_capacity(latest.len()), Vec::new());
+        for (first, mut partial) in std::mem::take(&mut self.sessions) {
             let is_latest = |record: &SessionRecord| latest.get(&record.key) == Some(&first);
+            self.referred.extend(partial.foreign_messages.drain(..));
+            if partial.is_foreign {
+                self.leave_alone(&partial);
+                continue;
+            }
+            let is_there = partial.newest.as_ref().is_some_and(|(_, record)| is_latest(record));
+            let own = if is_there { partial.wills.pop_last() } else { None };
+            let due = std::mem::take(&mut partial.wills).into_iter();
+            wills.extend(due.map(|(record, (_, message))| RestoredWill { record, message }));
+            partial.wills.extend(own);
             match partial.newest {
                 Some((newest, record)) if is_latest(&record) => {
                     let partial = Partial { newest: None, ..partial };
@@ -236,10 +299,11 @@ impl Recovery {
             }
         }
         self.stale.into_iter().for_each(|id| batch.forget(id));
-        for (parcel, _) in self.messages.into_values() {
+        let referred = &self.referred;
+        for (_, (parcel, _)) in self.messages.into_iter().filter(|(id, _)| !referred.contains(id)) {
             self.losses.unwanted += u64::from(parcel.leave(batch));
         }
-        Recovered { sessions, losses: self.losses }
+        Recovered { sessions, wills, losses: self.losses }
     }
 
     fn restore(
@@ -249,7 +313,8 @@ impl Recovery {
         record: SessionRecord,
         partial: Partial,
     ) -> RestoredSession {
-        let SessionRecord { first: _, key, principal, expiry_s, unsent, away_since_unix_ms } = record;
+        let SessionRecord { first: _, key, principal, vouched, expiry_s, unsent, away_since_unix_ms } = record;
+        let mut foreign = partial.foreign;
         let (mut next, mut deliveries, mut released) = (unsent, Vec::new(), BTreeMap::new());
         for (sequence, (id, exchange)) in partial.exchanges {
             next = next.max(sequence.next());
@@ -262,6 +327,11 @@ impl Recovery {
                     }
                 }
                 Exchange::Delivery(message, manner) => {
+                    if self.foreign_messages.contains(&message) {
+                        // The next start of the later release has both.
+                        foreign.push(id);
+                        continue;
+                    }
                     let Some((parcel, message)) = self.messages.get(&message) else {
                         self.losses.without_message += 1;
                         self.stale.push(id);
@@ -276,6 +346,8 @@ impl Recovery {
             }
         }
         let subscriptions = partial.subscriptions.iter().map(|(one, (_, wanted))| (one.clone(), *wanted)).collect();
+        let mut wills = partial.wills;
+        let will = wills.pop_last();
         let mut in_order: Vec<_> = released.values().map(|(sequence, _)| *sequence).collect();
         in_order.sort_unstable();
         let log = SessionLog {
@@ -285,15 +357,21 @@ impl Recovery {
             resubscribed: HashMap::new(),
             key: key.clone(),
             principal: Arc::clone(&principal),
+            vouched: vouched.clone(),
             expiry_s,
             next,
             subscriptions: partial.subscriptions.into_iter().map(|(one, (id, _))| (one, id)).collect(),
             received: partial.received,
             released,
-            will: partial.will.as_ref().map(|(id, ..)| *id),
+            releasing: Doubts::default(),
+            forgetting: Doubts::default(),
+            left: Vec::new(),
+            foreign,
+            will: will.as_ref().map(|(id, (delay_s, _))| (*id, *delay_s)),
         };
         RestoredSession {
             principal,
+            vouched,
             key,
             expiry_s,
             away_since_unix_ms,
@@ -301,7 +379,7 @@ impl Recovery {
             deliveries,
             released: in_order,
             received: log.received.keys().copied().collect(),
-            will: partial.will.map(|(_, delay_s, will)| (delay_s, will)),
+            will: will.map(|(_, will)| will),
             log,
         }
     }

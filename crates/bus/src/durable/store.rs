@@ -5,7 +5,10 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::AcqRel},
+        atomic::{
+            AtomicUsize,
+            Ordering::{AcqRel, Acquire},
+        },
     },
     task::{Context, Poll, Waker},
 };
@@ -35,8 +38,13 @@ pub trait Batch: Send {
     /// Forgets a record. One that is not there is none to forget. A record that is put and forgotten before it was
     /// written is never written.
     fn forget(&mut self, id: RecordId);
-    /// Has the batch count for a principal, whose share of what may wait for the disk it takes. The first call counts.
+    /// Has what is put from now on count for a principal, whose share of what may wait for the disk it takes. The batch
+    /// is refused for lack of a share of the first one only; of others [`Batch::admits`] is asked before.
     fn charge(&mut self, _principal: &Arc<str>) {}
+    /// Whether a principal may have so many bytes more put in this batch.
+    fn admits(&mut self, _principal: &Arc<str>, _bytes: usize) -> bool {
+        true
+    }
     /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
     /// [`Completion::Ready`] if there is nothing to write.
     fn append(self: Box<Self>) -> Completion;
@@ -166,6 +174,11 @@ impl Parcel {
     #[must_use]
     pub const fn id(&self) -> RecordId {
         self.id
+    }
+
+    /// Whether there is one holder, who is the last then.
+    pub(super) fn is_held_once(&self) -> bool {
+        self.holders.load(Acquire) == 1
     }
 
     /// One holder more, while there is one.

@@ -5,7 +5,7 @@ use std::{num::NonZeroU16, sync::Arc};
 use bytes::Bytes;
 use fogmux_bus::{
     Clearing, Door, Meaning, Properties, Qos, SessionKey, Subscription, Topic,
-    durable::{Manner, Record, RecordId, Sequence, SessionRecord, StoredMessage, Wanted},
+    durable::{Manner, Record, RecordId, Sequence, SessionRecord, StoredMessage, Vouched, Wanted},
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -64,10 +64,14 @@ pub(crate) fn message() -> impl Strategy<Value = StoredMessage> {
 
 fn session() -> impl Strategy<Value = SessionRecord> {
     let times = (option::of(any::<u32>()), any::<u64>(), option::of(any::<u64>()));
-    (option::of(id()), shared(), shared(), times).prop_map(|(first, key, principal, (expiry_s, unsent, away))| {
-        let unsent = Sequence(unsent);
-        SessionRecord { first, key: SessionKey(key), principal, expiry_s, unsent, away_since_unix_ms: away }
-    })
+    let vouched = option::of((shared(), vec(shared(), 0..4)));
+    (option::of(id()), shared(), shared(), vouched, times).prop_map(
+        |(first, key, principal, vouched, (expiry_s, unsent, away))| {
+            let (key, unsent) = (SessionKey(key), Sequence(unsent));
+            let vouched = vouched.map(|(source, groups)| Vouched { source, groups: groups.into() });
+            SessionRecord { first, key, principal, vouched, expiry_s, unsent, away_since_unix_ms: away }
+        },
+    )
 }
 
 fn subscription() -> impl Strategy<Value = Record> {

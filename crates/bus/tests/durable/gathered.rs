@@ -88,7 +88,7 @@ fn a_message_is_stored_once_for_all_sessions_and_only_its_publisher_waits() {
 
 /// The messages that the store has for each session, by the names of the sessions.
 fn kept_for(store: &MemoryStore) -> Vec<(String, Vec<String>)> {
-    let Recovered { sessions, losses } = Recovered::load(store);
+    let Recovered { sessions, losses, .. } = Recovered::load(store);
     assert!(losses.is_none(), "{losses:?}");
     let payload = |one: &RestoredDelivery| String::from_utf8(one.message.payload.to_vec()).unwrap();
     sessions.iter().map(|one| (one.key.0.to_string(), one.deliveries.iter().map(payload).collect())).collect()
@@ -176,7 +176,7 @@ fn of_two_released_deliveries_with_one_identifier_the_newer_counts() {
     }
     drop(batch.append());
     store.commit(usize::MAX);
-    let Recovered { sessions, losses } = Recovered::load(&store);
+    let Recovered { sessions, losses, .. } = Recovered::load(&store);
     assert_eq!((&sessions[0].released[..], losses.replaced), (&numbers[1..], 1));
     store.commit(usize::MAX);
     assert_eq!(store.len(), 3);

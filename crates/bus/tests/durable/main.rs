@@ -5,6 +5,7 @@
 mod any;
 mod crashes;
 mod damage;
+mod foreign;
 mod gathered;
 mod records;
 mod refused;

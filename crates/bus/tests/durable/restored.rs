@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_bus::{
-    Meaning, Qos, SessionKey, Subscription, Topic,
+    Completion, Meaning, Qos, SessionKey, Subscription, Topic,
     durable::{
         Gathering, Manner, MemoryStore, Parcel, Recovered, RestoredSession, Sequence, SessionLog, SessionStore,
         StoredDelivery, StoredMessage, Wanted,
@@ -159,10 +159,13 @@ impl World {
                 let key = who.to_string();
                 let expiry_s = (who > 0).then_some(60);
                 if clean && let Some(Live { log, queue }) = self.live.remove(&key) {
+                    let mut log = log;
+                    log.clear_will(batch.as_mut());
                     log.end(queue.into_values(), batch.as_mut());
                     self.model.remove(&key);
                 }
                 if let Some(live) = self.live.get_mut(&key) {
+                    live.log.clear_will(batch.as_mut());
                     live.log.connect(expiry_s, batch.as_mut());
                 } else {
                     let name = SessionKey(Arc::from(&*key));
@@ -261,6 +264,9 @@ fn change(
                 session.queue.remove(&sequence.0);
                 if matches!(op, Op::Release(_)) {
                     live.log.release(stored, batch);
+                    // As if it was taken before this batch is appended, so that the model needs no outcomes.
+                    live.log.appended(&Completion::Ready);
+                    live.log.settle(batch);
                     session.released.insert(sequence.0);
                 } else {
                     stored.finish(batch);
@@ -282,6 +288,7 @@ fn change(
             session.will = Some(next);
         }
         Op::End(_) => {
+            live.log.clear_will(batch);
             live.log.end(live.queue.into_values(), batch);
             return None;
         }

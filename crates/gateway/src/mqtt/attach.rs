@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
-use fogmux_auth::Verified;
+use fogmux_auth::{Principal, Verified};
 use fogmux_bus::{Account, Asked, AttachError, Attached, Claim, Completion, Door, Publisher, SessionKey, Slot};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
@@ -97,7 +97,7 @@ pub(super) fn attach(
     if let Some(will) = &mut will {
         will.gate = Arc::clone(&gate);
     }
-    let owned = Owned { key: &key, principal: &principal.name, seconds: negotiation.session_expiry };
+    let owned = Owned { key: &key, principal: &principal, seconds: negotiation.session_expiry };
     let committed = keep(ctx, &slot, claim, &owned, present, will.as_mut());
     let durable = committed.is_some();
     let waits = || Box::new(Waits { committed: committed.unwrap_or_default(), replaced, present });
@@ -160,7 +160,7 @@ fn resume(
 /// The properties of a session that are stored.
 struct Owned<'a> {
     key: &'a SessionKey,
-    principal: &'a Arc<str>,
+    principal: &'a Principal,
     /// Seconds from the end of a connection to the end of the session.
     seconds: u32,
 }
@@ -179,22 +179,26 @@ fn keep(
     let kept = slot.with_claim(claim, |mailbox| {
         match &mut mailbox.durable {
             // It ends with its connection now.
-            Some(_) if owned.seconds == 0 => {
+            Some(durable) if owned.seconds == 0 => {
+                durable.cancel_delayed_will();
                 mailbox.ended = Some(Box::new(mailbox.end_durable()));
                 return None;
             }
-            Some(durable) => durable.connect(owned.seconds),
+            Some(durable) => {
+                durable.cancel_delayed_will();
+                durable.connect(owned.principal, owned.seconds);
+            }
             none if owned.seconds > 0 && !present => {
-                let (key, principal) = (owned.key.clone(), Arc::clone(owned.principal));
-                *none = Some(Durable::begin(Arc::clone(store), key, principal, owned.seconds));
+                let store = Arc::clone(store);
+                *none = Some(Durable::begin(store, owned.key.clone(), owned.principal, owned.seconds));
             }
             None => return None,
         }
         if let (Some(will), Some(durable)) = (will, &mut mailbox.durable) {
             let record = durable.set_will(will.delay, will.stored(ctx.unix_ms(ctx.now())));
-            will.record = Some((Arc::clone(slot), record));
+            will.record = Some((Some(Arc::clone(slot)), record));
         }
-        Some(mailbox.append().0)
+        Some(mailbox.append())
     });
     kept.ok().flatten()
 }

@@ -1,6 +1,6 @@
 //! The end of a connection: DISCONNECT, metrics, session and will.
 
-use std::{io, task::Poll, time::Duration};
+use std::{io, sync::Arc, task::Poll, time::Duration};
 
 use fogmux_bus::SessionKey;
 use fogmux_mqtt::{Disconnect, Packet, Properties, Property, PropertyBuffer, ReasonCode, SESSION_NEVER_EXPIRES};
@@ -46,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.publish_all_set_aside().await;
         self.leave_unsettled();
         if matches!(end, End::Displaced | End::Closed) && self.will.is_some() && self.has_disconnected().await {
-            self.will = None;
+            self.cancel_will();
         }
         // Nothing of it is handled any more, and the goodbye takes a while.
         (self.input, self.unfinished) = (Input::new(Vec::new()), None);
@@ -184,16 +184,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// The will is not published.
+    pub(super) fn cancel_will(&mut self) {
+        if let Some(will) = self.will.take() {
+            will.cancel(&self.ctx);
+        }
+    }
+
     /// Leaves the session, which may continue without a connection. Returns the will, if it is to be published now.
     fn leave(&mut self, end: End, key: &SessionKey) -> Option<Box<Will>> {
-        let ctx = &self.ctx;
-        let door = &ctx.door;
+        let door = Arc::clone(&self.ctx.door);
         // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
-        let will = self.will.take().filter(|_| end != End::Disconnected { will: false });
+        if end == (End::Disconnected { will: false }) {
+            self.cancel_will();
+        }
+        let (ctx, will) = (&self.ctx, self.will.take());
         if matches!(end, End::Displaced | End::GaveWay) {
             // If the session continues with the new connection, that comes before the end of any delay
             // ([MQTT-3.1.3-9]); if the session has ended, so has the delay.
-            return will.filter(|will| will.delay == 0 || !door.sessions.is_continued(key, &self.slot, self.claim));
+            let will = will?;
+            if will.delay == 0 || !door.sessions.is_continued(key, &self.slot, self.claim) {
+                return Some(will);
+            }
+            will.cancel(ctx);
+            return None;
         }
         if end == End::Draining {
             let left = self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0);
@@ -221,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if delay == 0 {
             return Some(will);
         }
-        door.delay_will(key.clone(), *will, self.now + Duration::from_secs(u64::from(delay)));
+        door.delay_will(ctx, key.clone(), *will, self.now + Duration::from_secs(u64::from(delay)));
         None
     }
 }

@@ -5,11 +5,12 @@
 
 use std::{num::NonZeroU16, sync::Arc, time::Duration};
 
+use fogmux_auth::{Principal, SourceKind};
 use fogmux_bus::{
     ClockSet, Completion, Delivery, Message, Publication, SessionKey, Subscription,
     durable::{
         Batch, Gather, Manner, Record, RecordId, Sequence, SessionLog, SessionStore, StoredDelivery, StoredMessage,
-        Wanted, session_left,
+        Vouched, Wanted, session_left,
     },
 };
 use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};
@@ -19,7 +20,9 @@ use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};
 pub(super) struct Durable {
     store: Arc<dyn SessionStore>,
     log: SessionLog,
-    changes: Option<Changes>,
+    changes: Changes,
+    /// Packet identifiers of releases that the store had not taken when the client came: their PUBRELs wait for it.
+    held_back: Vec<PacketId>,
     away: Away,
     pub(super) looked: Looked,
 }
@@ -63,27 +66,42 @@ pub(super) enum Restamped {
     Left(Option<Duration>),
 }
 
-/// Changes that are not appended yet.
+/// Changes that are not appended yet. Those that only forget have a batch of their own, behind the other: a full disk
+/// takes it.
+#[derive(Default)]
 struct Changes {
+    puts: Option<Box<dyn Batch>>,
+    forgets: Option<Box<dyn Batch>>,
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changes").finish_non_exhaustive()
+    }
+}
+
+/// A batch that is begun with its first change.
+fn begun<'c>(batch: &'c mut Option<Box<dyn Batch>>, store: &dyn SessionStore) -> &'c mut dyn Batch {
+    batch.get_or_insert_with(|| store.batch()).as_mut()
+}
+
+/// A batch that remembers what it forgets.
+struct Remembering {
     batch: Box<dyn Batch>,
-    /// Done again if it fails and an answer waits for it.
-    again: Again,
+    forgets: Again,
 }
 
-/// The changes of a batch that are made again when it has failed.
+/// The records that a batch was to forget.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Again {
-    forgets: Vec<RecordId>,
-    released: Vec<Sequence>,
-}
+pub(super) struct Again(Vec<RecordId>);
 
-impl Batch for Changes {
+impl Batch for Remembering {
     fn put(&mut self, record: &Record) -> RecordId {
         self.batch.put(record)
     }
 
     fn forget(&mut self, id: RecordId) {
-        self.again.forgets.push(id);
+        self.forgets.0.push(id);
         self.batch.forget(id);
     }
 
@@ -96,30 +114,19 @@ impl Batch for Changes {
     }
 }
 
-impl std::fmt::Debug for Changes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Changes").field("again", &self.again).finish_non_exhaustive()
-    }
-}
-
-/// The changes that wait, and the log. Two fields, so that both can be borrowed.
-fn begun<'c>(changes: &'c mut Option<Changes>, store: &dyn SessionStore) -> &'c mut Changes {
-    changes.get_or_insert_with(|| Changes { batch: store.batch(), again: Again::default() })
-}
-
 /// A batch that forgets deliveries which other sessions get, and what is to be forgotten again if it fails.
 pub(super) fn forgets(store: &dyn SessionStore, stored: Vec<StoredDelivery>) -> (Box<dyn Batch>, Again) {
-    let mut changes = Changes { batch: store.batch(), again: Again::default() };
-    stored.into_iter().for_each(|stored| stored.finish(&mut changes));
-    let again = changes.again.clone();
-    (Box::new(changes), again)
+    let mut batch = Remembering { batch: store.batch(), forgets: Again::default() };
+    stored.into_iter().for_each(|stored| stored.finish(&mut batch));
+    let again = batch.forgets.clone();
+    (Box::new(batch), again)
 }
 
 impl Again {
     /// Forgets again, in a batch that puts nothing, so that the store takes it.
     pub(super) fn forget(&self, store: &dyn SessionStore) {
         let mut batch = store.batch();
-        self.forgets.iter().for_each(|id| batch.forget(*id));
+        self.0.iter().for_each(|id| batch.forget(*id));
         drop(batch.append());
     }
 }
@@ -127,6 +134,12 @@ impl Again {
 /// A session expiry interval as the store has it (§3.1.2.11.2).
 pub(super) fn expiry(seconds: u32) -> Option<u32> {
     (seconds != SESSION_NEVER_EXPIRES).then_some(seconds)
+}
+
+/// The credential of a principal as the store has it. Of users of the users file the name says everything.
+fn vouched(who: &Principal) -> Option<Vouched> {
+    let is_known_by_name = who.anonymous || who.source == SourceKind::Password;
+    (!is_known_by_name).then(|| Vouched { source: who.source.name().into(), groups: Arc::clone(who.granted()) })
 }
 
 /// The packet identifier of a delivery.
@@ -141,50 +154,91 @@ pub(super) fn of_sequence(sequence: Sequence) -> PacketId {
 
 impl Durable {
     /// Begins a session.
-    pub(super) fn begin(store: Arc<dyn SessionStore>, key: SessionKey, principal: Arc<str>, seconds: u32) -> Box<Self> {
-        let mut changes = None;
-        let log = SessionLog::begin(key, principal, expiry(seconds), begun(&mut changes, &*store));
-        Box::new(Self { store, log, changes, away: Away::Connected, looked: Looked::default() })
+    pub(super) fn begin(store: Arc<dyn SessionStore>, key: SessionKey, who: &Principal, seconds: u32) -> Box<Self> {
+        let (mut changes, name) = (Changes::default(), Arc::clone(&who.name));
+        let batch = begun(&mut changes.puts, &*store);
+        let log = SessionLog::begin_vouched(key, name, vouched(who), expiry(seconds), batch);
+        Box::new(Self { changes, ..Self::of(store, log, Away::Connected) })
     }
 
     /// Goes on with what the store has given back. Its client was away since then, or was connected.
     pub(super) fn restored(store: Arc<dyn SessionStore>, log: SessionLog, since_unix_ms: Option<u64>) -> Box<Self> {
-        let away = since_unix_ms.map_or(Away::Connected, Away::Restored);
-        Box::new(Self { store, log, changes: None, away, looked: Looked::default() })
+        Box::new(Self::of(store, log, since_unix_ms.map_or(Away::Connected, Away::Restored)))
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut SessionLog, &mut dyn Batch)) {
-        change(&mut self.log, begun(&mut self.changes, &*self.store));
+    fn of(store: Arc<dyn SessionStore>, log: SessionLog, away: Away) -> Self {
+        Self { store, log, changes: Changes::default(), held_back: Vec::new(), away, looked: Looked::default() }
     }
 
-    /// Appends the changes, if there are any.
-    pub(super) fn append(&mut self) -> (Completion, Again) {
-        let Some(Changes { batch, again }) = self.changes.take() else { return Default::default() };
-        let completion = batch.append();
-        self.log.appended(&completion);
-        (completion, again)
+    /// Changes records.
+    fn put(&mut self, change: impl FnOnce(&mut SessionLog, &mut dyn Batch)) {
+        change(&mut self.log, begun(&mut self.changes.puts, &*self.store));
     }
 
-    /// Makes changes again whose batch has failed.
-    pub(super) fn again(&mut self, again: &Again) {
-        for sequence in &again.released {
-            self.change(|log, batch| log.release_again(*sequence, batch));
+    /// Only forgets records.
+    fn forget(&mut self, change: impl FnOnce(&mut SessionLog, &mut dyn Batch)) {
+        change(&mut self.log, begun(&mut self.changes.forgets, &*self.store));
+    }
+
+    /// Its client has shown another credential. That is in the next record of the session.
+    pub(super) fn renew(&mut self, who: &Principal) {
+        self.log.set_vouched(vouched(who));
+    }
+
+    /// Appends the changes, if there are any. Returns what answers wait for.
+    pub(super) fn append(&mut self) -> Completion {
+        let puts = self.changes.puts.take().map_or(Completion::Ready, |batch| {
+            let completion = batch.append();
+            self.log.appended(&completion);
+            completion
+        });
+        if self.log.is_unsettled() {
+            self.forget(SessionLog::settle);
         }
-        let changes = begun(&mut self.changes, &*self.store);
-        again.forgets.iter().for_each(|id| changes.forget(*id));
-        changes.again.released.extend(&again.released);
+        let forgets = self.changes.forgets.take().map_or(Completion::Ready, |batch| {
+            let completion = batch.append();
+            self.log.forgot(&completion);
+            completion
+        });
+        puts.and(&forgets)
     }
 
-    pub(super) fn connect(&mut self, seconds: u32) {
+    /// Makes changes again that the store has not taken. Returns what their answers wait for.
+    pub(super) fn again(&mut self) -> Completion {
+        self.put(SessionLog::release_again);
+        drop(self.append());
+        self.log.settled()
+    }
+
+    /// Ready when the store has forgotten the identifiers that PUBREL has come for.
+    pub(super) fn forgotten(&mut self) -> Completion {
+        self.log.forgotten()
+    }
+
+    /// Has PUBRELs wait for the store that are not to be sent before it has the releases. Returns them, and what they
+    /// wait for.
+    pub(super) fn hold_back(&mut self) -> (Vec<PacketId>, Completion) {
+        self.held_back = self.log.unreleased().into_iter().map(of_sequence).collect();
+        (self.held_back.clone(), self.log.settled())
+    }
+
+    /// The packet identifiers whose PUBRELs wait.
+    pub(super) fn held_back(&self) -> &[PacketId] {
+        &self.held_back
+    }
+
+    /// Its client is there again. The will of the connection before is left to that, unless the delay was not over.
+    pub(super) fn connect(&mut self, who: &Principal, seconds: u32) {
+        self.log.set_vouched(vouched(who));
         self.away = Away::Connected;
-        self.forget_will();
-        self.change(|log, batch| log.connect(expiry(seconds), batch));
+        self.held_back = Vec::new();
+        self.put(|log, batch| log.connect(expiry(seconds), batch));
     }
 
     pub(super) fn disconnect(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, unsent: Option<Sequence>) {
         self.away = Away::Left(since_unix_ms);
         self.log.set_expiry(expiry_s);
-        self.change(|log, batch| log.disconnect(since_unix_ms, unsent, batch));
+        self.put(|log, batch| log.disconnect(since_unix_ms, unsent, batch));
     }
 
     /// Follows a clock that was set. Returns the time that is left by it to a session that was restored.
@@ -202,11 +256,9 @@ impl Durable {
 
     /// Ends the session's records with those of its deliveries.
     pub(super) fn end(self, deliveries: Vec<StoredDelivery>) -> Completion {
-        let Self { store, log, changes, away: _, looked: _ } = self;
+        let Self { store, log, changes, held_back: _, away: _, looked: _ } = self;
         // Puts that wait are over as well. Without them the batch only forgets, and a full disk takes it.
-        let mut batch = store.batch();
-        let forgets = changes.map(|changes| changes.again.forgets).unwrap_or_default();
-        forgets.into_iter().for_each(|id| batch.forget(id));
+        let mut batch = changes.forgets.unwrap_or_else(|| store.batch());
         log.end(deliveries, batch.as_mut());
         batch.append()
     }
@@ -229,23 +281,19 @@ impl Durable {
 
     /// A delivery is over, or is dropped.
     pub(super) fn finish(&mut self, stored: StoredDelivery) {
-        self.change(|_, batch| stored.finish(batch));
+        self.forget(|_, batch| stored.finish(batch));
     }
 
     /// PUBREC has come.
     pub(super) fn release(&mut self, stored: StoredDelivery) {
-        let sequence = stored.sequence();
-        self.change(|log, batch| log.release(stored, batch));
-        if let Some(changes) = &mut self.changes {
-            changes.again.released.push(sequence);
-        }
+        self.put(|log, batch| log.release(stored, batch));
     }
 
     /// PUBCOMP has come.
     pub(super) fn complete(&mut self, id: PacketId) {
         let sequence = NonZeroU16::new(id.get()).and_then(|id| self.log.released_as(id));
         if let Some(sequence) = sequence {
-            self.change(|log, batch| log.complete(sequence, batch));
+            self.forget(|log, batch| log.complete(sequence, batch));
         }
     }
 
@@ -258,44 +306,42 @@ impl Durable {
     /// PUBREL has come, or the message was refused.
     pub(super) fn forget_received(&mut self, id: PacketId) {
         if let Some(id) = NonZeroU16::new(id.get()) {
-            self.change(|log, batch| log.forget_received(id, batch));
+            self.forget(|log, batch| log.forget_received(id, batch));
         }
     }
 
     pub(super) fn subscribe(&mut self, subscription: &Subscription, wanted: Wanted) {
-        self.change(|log, batch| log.subscribe(subscription, wanted, batch));
+        self.put(|log, batch| log.subscribe(subscription, wanted, batch));
     }
 
     pub(super) fn unsubscribe(&mut self, subscription: &Subscription) {
-        self.change(|log, batch| log.unsubscribe(subscription, batch));
+        self.forget(|log, batch| log.unsubscribe(subscription, batch));
     }
 
     /// Keeps the will of the connection. Returns its record.
     pub(super) fn set_will(&mut self, delay_s: u32, will: StoredMessage) -> RecordId {
-        self.log.set_will(delay_s, will, begun(&mut self.changes, &*self.store))
+        self.log.set_will(delay_s, will, begun(&mut self.changes.puts, &*self.store))
     }
 
-    /// The will is over, because its connection has ended normally or another one goes on with the session. It is
-    /// forgotten in a batch of its own: a full disk refuses those that put something.
+    /// The will of a connection that another one has taken over is not to be published, because its delay was not over
+    /// ([MQTT-3.1.3-9]).
+    pub(super) fn cancel_delayed_will(&mut self) {
+        if self.log.will().is_some_and(|(_, delay_s)| delay_s > 0) {
+            self.forget_will();
+        }
+    }
+
+    /// The will is over, because its connection has ended normally. It is forgotten in a batch of its own: a full disk
+    /// refuses those that put something.
     pub(super) fn forget_will(&mut self) {
         if self.log.will().is_some() {
-            drop(self.append());
-            self.change(SessionLog::clear_will);
+            self.forget(SessionLog::clear_will);
             drop(self.append());
         }
     }
 
-    /// The will with this record is cancelled.
-    pub(super) fn cancel_will(&mut self, record: RecordId) {
-        if self.log.will() == Some(record) {
-            self.change(SessionLog::clear_will);
-        }
-    }
-
-    /// The will with this record is published, in one batch with its deliveries.
-    pub(super) fn publish_will(&mut self, record: RecordId, gather: &Gather) {
-        if self.log.will() == Some(record) {
-            gather.begin(&*self.store).with(|batch| self.log.clear_will(batch));
-        }
+    /// The will with this record is being published, or is cancelled.
+    pub(super) fn leave_will(&mut self, record: RecordId) {
+        self.log.leave_will(record);
     }
 }

@@ -159,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             mailbox.append()
         });
-        let (completion, _) = appended.map_err(|_| End::Displaced)?;
+        let completion = appended.map_err(|_| End::Displaced)?;
         kept.completion = kept.completion.and(&completion);
         Ok(())
     }
@@ -253,7 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 let bytes = self.encoded(&unsuback)?;
                 let appended = self.slot.with_claim(self.claim, MqttMailbox::append);
-                let (completion, _) = appended.map_err(|_| End::Displaced)?;
+                let completion = appended.map_err(|_| End::Displaced)?;
                 self.withhold(completion, bytes, Otherwise::End);
                 Ok(())
             }

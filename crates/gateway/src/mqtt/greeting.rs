@@ -53,6 +53,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // Clients wait for CONNACK before they send.
         self.now = self.ctx.now();
         self.last_read = self.running();
+        self.withhold_releases();
         if kept {
             return Ok(());
         }
@@ -68,7 +69,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (mut answer, why) = (Vec::new(), "the store takes nothing");
         refuse(self.version, ReasonCode::QUOTA_EXCEEDED, Some(why), self.packet_bytes_max, &mut answer);
         // A session that was not promised ends now.
-        (self.output, self.will, self.session_expiry) = (Output::default(), None, 0);
+        self.cancel_will();
+        (self.output, self.session_expiry) = (Output::default(), 0);
         let _ = timeout(REFUSAL, self.stream.write_all(&answer)).await;
     }
 }

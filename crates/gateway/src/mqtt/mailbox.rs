@@ -231,7 +231,10 @@ impl MqttMailbox {
         let level = self.level();
         if self.outbound.is_resending() {
             let stop = self.bounds.out_bytes;
-            let too_large = self.outbound.resend(stop, |kept| translate::describe(kept, now), &mut self.out);
+            let held_back = self.durable.as_ref().map_or(&[][..], |durable| durable.held_back());
+            let holds_back = |id| held_back.contains(&id);
+            let out = &mut self.out;
+            let too_large = self.outbound.resend_but(holds_back, stop, |kept| translate::describe(kept, now), out);
             self.finish(too_large.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
         }
         // Otherwise the window stopped it, which an acknowledgement opens.

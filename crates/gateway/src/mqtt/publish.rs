@@ -195,7 +195,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Notes the messages of QoS 2 among those that were published, in one batch with their deliveries, if the session
-    /// has records.
+    /// has records. PUBREC of a message that no session has a record of does not wait for that: those who were to have
+    /// it have it, and a restart ends their sessions. So a full disk does not refuse what was delivered.
     pub(super) fn note_received(&self, taken: &[Publication<'_>], verdicts: &Verdicts, gather: &Gather) {
         if !self.durable || !verdicts.iter().any(|(_, qos, _)| *qos == Qos::ExactlyOnce) {
             return;
@@ -205,12 +206,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Verdict::Published(index) => Some((*id, taken.get(*index)?)),
             Verdict::Refused(_) | Verdict::Repeated => None,
         });
-        let kept: SmallVec<[_; 8]> = published.filter(|(_, one)| !one.outcome().refused).collect();
-        self.with_received(|mailbox| {
-            if mailbox.note_received(kept.iter().map(|(id, _)| *id), gather) {
-                kept.iter().for_each(|(_, one)| one.note_stored());
-            }
-        });
+        let kept: SmallVec<[_; 8]> = published.filter(|(_, one)| !one.outcome().refused).map(|(id, _)| id).collect();
+        self.with_received(|mailbox| mailbox.note_received(kept.iter().copied(), gather));
     }
 
     /// Sends acknowledgements, or lets them wait for their completion and for those before them.

@@ -3,15 +3,16 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use fogmux_auth::{ANONYMOUS, Door, Principal};
+use fogmux_auth::{ANONYMOUS, Door, Principal, SourceKind};
 use fogmux_bus::{
-    ClockSet, Mailbox, Message, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
+    ClockSet, Mailbox, Message, Qos, ReadGate, SessionKey, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
     durable::{
-        Recovered, RestoredDelivery, RestoredSession, Sequence, SessionStore, StoredMessage, Wanted, session_left,
+        Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, StoredMessage, Vouched,
+        Wanted, session_left,
     },
 };
 use fogmux_mqtt::{OutboundConfig, PacketId, Version};
@@ -41,9 +42,18 @@ impl MqttDoor {
     /// Puts back the sessions that the store has, as sessions whose clients are away.
     pub(crate) fn restore(&self, shared: &Shared) {
         let Some(store) = &self.config.store else { return };
-        let Recovered { sessions, losses } = Recovered::load(&**store);
+        let Recovered { sessions, wills, losses } = Recovered::load(&**store);
         if !losses.is_none() {
             tracing::error!(?losses, "records of MQTT sessions are lost");
+        }
+        self.foreign.store(losses.foreign, Relaxed);
+        if losses.foreign > 0 {
+            let (records, others) = (losses.foreign, losses.of_foreign_session);
+            tracing::warn!(
+                records,
+                others,
+                "MQTT sessions have records of a later release, which are left as they are"
+            );
         }
         let at = shared.clock.now();
         let now = Now { at, unix_ms: shared.clock.unix_ms(at) };
@@ -52,6 +62,7 @@ impl MqttDoor {
             waiting += restored.deliveries.len();
             self.put_back(shared, store, restored, &mut messages, now);
         }
+        wills.into_iter().for_each(|will| self.put_back_will(shared, will, now));
         tracing::info!(sessions = count, messages = waiting, "MQTT sessions are back");
     }
 
@@ -66,10 +77,10 @@ impl MqttDoor {
         let since = restored.away_since_unix_ms.unwrap_or(now.unix_ms);
         let left = session_left(since, restored.expiry_s, now.unix_ms);
         let will_record = restored.log.will();
-        let RestoredSession { log, principal, key, away_since_unix_ms, expiry_s, .. } = restored;
+        let RestoredSession { log, principal, vouched, key, away_since_unix_ms, expiry_s, .. } = restored;
         let (subscriptions, will) = (restored.subscriptions, restored.will);
         let (deliveries, released, received) = (restored.deliveries, restored.released, restored.received);
-        let who = principal_named(shared, &principal);
+        let who = principal_of(shared, &principal, vouched);
         let gate = Arc::new(Gate::new(shared.authority.access(&who, session::client_of(&key), Door::Mqtt)));
         let account = shared.bus.memory().account(unfinished::owner(&who, NOWHERE));
         let mut mailbox = MqttMailbox::new(NOBODY, Arc::clone(&gate), self.bounds(shared), account);
@@ -91,13 +102,22 @@ impl MqttDoor {
             self.subscribe_again(shared, &slot, subscription, wanted, &gate);
         }
         self.sessions.restore(key.clone(), principal, Arc::clone(&slot), left.map(|left| now.at + left));
-        if let (Some((delay, stored)), Some(record)) = (will, will_record) {
-            let will = Will::restored(self, shared, stored, &gate, (slot, record));
+        if let (Some((delay, stored)), Some((record, _))) = (will, will_record) {
+            let will = Will::restored(self, shared, stored, &gate, (Some(slot), record));
             // It is published at the end of its session at the latest (§3.1.3.2.2).
             let delay = restored_delay(delay, away_since_unix_ms, now.unix_ms);
             let due = now.at + left.map_or(delay, |left| delay.min(left));
-            self.delay_will(key, will, due);
+            self.restore_will(key, will, due);
         }
+    }
+
+    /// A will that was being published when the process ended: its session is over, or has another connection.
+    fn put_back_will(&self, shared: &Shared, RestoredWill { record, message }: RestoredWill, now: Now) {
+        let who = principal_named(shared, &message.principal);
+        let gate = Arc::new(Gate::new(shared.authority.access(&who, &message.client, Door::Mqtt)));
+        let will = Will::restored(self, shared, message, &gate, (None, record));
+        // The key of no session: those begin with a client identifier, and that has no NUL ([MQTT-1.5.4-2]).
+        self.restore_will(SessionKey(Arc::from(format!("\0{}", record.0))), will, now.at);
     }
 
     fn subscribe_again(
@@ -139,6 +159,16 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 /// The limits of a client that is not there. The next one brings its own.
 const NOBODY: OutboundConfig =
     OutboundConfig { version: Version::V5, window: 1, packet_bytes_max: usize::MAX, topic_alias_maximum: 0 };
+
+/// The principal of a session, until its client returns with a credential: as the last one that it has shown says,
+/// under the present rules and sources.
+fn principal_of(shared: &Shared, name: &Arc<str>, vouched: Option<Vouched>) -> Principal {
+    let source = vouched.as_ref().and_then(|vouched| SourceKind::named(&vouched.source));
+    match (source, vouched) {
+        (Some(source), Some(vouched)) => Principal::returned(name, source, vouched.groups.iter().cloned()),
+        _ => principal_named(shared, name),
+    }
+}
 
 /// The principal with a name, until its client returns with a credential.
 fn principal_named(shared: &Shared, name: &Arc<str>) -> Principal {

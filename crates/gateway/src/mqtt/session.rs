@@ -120,13 +120,16 @@ struct WaitingWills {
 }
 
 impl WaitingWills {
-    fn insert(&mut self, key: SessionKey, will: Will, due: Timestamp) {
+    /// Returns the will that was there.
+    fn insert(&mut self, key: SessionKey, will: Will, due: Timestamp) -> Option<Will> {
+        let before = self.remove(&key);
         self.by_due.insert((due, key.clone()));
-        if let Some((before, _)) = self.by_key.insert(key.clone(), (due, will))
-            && before != due
-        {
-            self.by_due.remove(&(before, key));
-        }
+        self.by_key.insert(key, (due, will));
+        before
+    }
+
+    fn is_due(&self, key: &SessionKey, now: Timestamp) -> bool {
+        self.by_key.get(key).is_some_and(|(due, _)| *due <= now)
     }
 
     fn remove(&mut self, key: &SessionKey) -> Option<Will> {
@@ -165,6 +168,8 @@ pub struct MqttDoor {
     unfinished: Arc<Unfinished>,
     logins: Arc<Unfinished>,
     bounds: OnceLock<Arc<Bounds>>,
+    /// Records of a later release that the start has found.
+    pub(super) foreign: AtomicU64,
     /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
     pub(super) unkept_log: Throttle,
@@ -204,6 +209,7 @@ impl MqttDoor {
             next_look: AtomicU64::new(0),
             earlier: Notify::new(),
             bounds: OnceLock::new(),
+            foreign: AtomicU64::new(0),
             slow_log: Throttle::default(),
             unkept_log: Throttle::default(),
         }
@@ -257,13 +263,25 @@ impl MqttDoor {
     }
 
     /// Delays a will until its time is over or its session ends (§3.1.3.2.2).
-    pub(super) fn delay_will(&self, key: SessionKey, will: Will, due: Timestamp) {
+    pub(super) fn delay_will(&self, ctx: &MqttContext, key: SessionKey, will: Will, due: Timestamp) {
+        let before = lock(&self.wills).insert(key, will, due);
+        // A later connection has come and gone before its delay was over.
+        before.iter().for_each(|will| will.cancel(ctx));
+    }
+
+    /// Waits with a will that the store has given back.
+    pub(super) fn restore_will(&self, key: SessionKey, will: Will, due: Timestamp) {
         lock(&self.wills).insert(key, will, due);
     }
 
-    /// Cancels the will of a client that has returned in time ([MQTT-3.1.3-9]).
-    pub(super) fn cancel_will_of(&self, key: &SessionKey) {
-        lock(&self.wills).remove(key);
+    /// Cancels the will of a client that has returned in time ([MQTT-3.1.3-9]). Publishes it if its delay was over when
+    /// the client came.
+    pub(super) fn settle_will_of(&self, ctx: &MqttContext, key: &SessionKey, came: Timestamp) {
+        if lock(&self.wills).is_due(key, came) {
+            return self.publish_will_of(ctx, key);
+        }
+        let will = lock(&self.wills).remove(key);
+        will.iter().for_each(|will| will.cancel(ctx));
     }
 
     /// Publishes the will of a session that ended before the delay was over.
@@ -358,6 +376,7 @@ impl MqttDoor {
 impl Counted for MqttDoor {
     fn counts(&self) -> Counts {
         let (logins, unfinished) = (self.logins.bytes(), self.unfinished.bytes());
+        let foreign = usize::try_from(self.foreign.load(Relaxed)).unwrap_or(usize::MAX);
         Counts {
             sessions: self.sessions.len(),
             sessions_away: self.sessions.away(),
@@ -367,6 +386,7 @@ impl Counted for MqttDoor {
                 ("mqtt_wills_bytes", "Bytes of MQTT wills", self.will_rooms.bytes()),
                 ("mqtt_logins_bytes", "Bytes of MQTT logins under way", logins),
                 ("mqtt_unfinished_bytes", "Bytes of unfinished MQTT packets", unfinished),
+                ("mqtt_foreign_records", "Records of MQTT sessions of a later release", foreign),
             ],
         }
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fogmux_bus::{Claim, SessionKey, Slot};
+use fogmux_bus::{Claim, SessionKey, Slot, Timestamp};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, timeout_at},
@@ -52,20 +52,19 @@ pub(super) fn succeed(
     if let Some(ended) = ended {
         ctx.door.end_session(ctx, key, &ended);
     }
-    if !behind {
-        settle_will(ctx, key, fresh);
-    }
+    // It waits already, so it is not that of a connection that is still to end.
+    settle_will(ctx, key, fresh, ctx.now());
     // A will whose delay is just over may be on its way, and a session with many subscriptions is still to end.
     (behind || ctx.door.sessions.is_behind(key, slot, claim)).then_some(Follows { fresh })
 }
 
-/// Handles the delayed will of the previous connection: its client has returned in time, unless the session was to be a
-/// fresh one ([MQTT-3.1.3-9]).
-fn settle_will(ctx: &MqttContext, key: &SessionKey, fresh: bool) {
+/// Handles the delayed will of the previous connection: its client has returned in time, unless the delay was over when
+/// it `came`, or the session was to be a fresh one ([MQTT-3.1.3-9]).
+fn settle_will(ctx: &MqttContext, key: &SessionKey, fresh: bool, came: Timestamp) {
     if fresh {
         ctx.door.publish_will_of(ctx, key);
     } else {
-        ctx.door.cancel_will_of(key);
+        ctx.door.settle_will_of(ctx, key, came);
     }
 }
 
@@ -82,11 +81,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         let key = self.key();
-        let deadline = Instant::now() + WAIT;
+        let (came, deadline) = (self.now, Instant::now() + WAIT);
         let departures = async {
             self.wait_for_departures(&key, deadline).await;
             // Its delay may have begun meanwhile; and if it was just over, the will is being published.
-            settle_will(&self.ctx, &key, fresh);
+            settle_will(&self.ctx, &key, fresh, came);
             self.wait_for_departures(&key, deadline).await;
         };
         tokio::select! {

@@ -8,10 +8,11 @@ use std::{
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Door, Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Slot, Topic,
+    Completion, Door, Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Slot, Topic,
     durable::{Gather, RecordId, StoredMessage},
 };
 use fogmux_mqtt::ReasonCode;
+use tokio::task::spawn_local;
 
 use super::{access::Gate, context::MqttContext, mailbox::MqttMailbox, session::MqttDoor, translate};
 use crate::{audit, worker::Shared};
@@ -31,8 +32,9 @@ pub(super) struct Will {
     pub(super) gate: Arc<Gate>,
     /// Given back with the will. One that the store has given back may have none.
     _room: Option<WillRoom>,
-    /// Its session and its record there, if it has one.
-    pub(super) record: Option<(Arc<Slot<MqttMailbox>>, RecordId)>,
+    /// Its record, if it has one, and the session that it belongs to, if that is there. The record stays until the will
+    /// is published or cancelled, whatever becomes of the session.
+    pub(super) record: Option<(Option<Arc<Slot<MqttMailbox>>>, RecordId)>,
     /// Seconds between the end of the connection and the message.
     pub(super) delay: u32,
 }
@@ -147,7 +149,7 @@ impl Will {
         shared: &Shared,
         stored: StoredMessage,
         gate: &Arc<Gate>,
-        record: (Arc<Slot<MqttMailbox>>, RecordId),
+        record: (Option<Arc<Slot<MqttMailbox>>>, RecordId),
     ) -> Self {
         let bytes = size_of::<Self>() + stored.topic.len() + stored.payload.len();
         let StoredMessage { topic, payload, qos, meaning, content_type, properties, principal, client, .. } = stored;
@@ -162,7 +164,12 @@ impl Will {
             properties,
             // It was admitted before.
             _room: door.will_room(shared, &principal, bytes).ok(),
-            publisher: Arc::new(Publisher { principal, client, door: Some(Door::Mqtt), slot: Some(record.0.id()) }),
+            publisher: Arc::new(Publisher {
+                principal,
+                client,
+                door: Some(Door::Mqtt),
+                slot: record.0.as_ref().map(|slot| slot.id()),
+            }),
             gate: Arc::clone(gate),
             record: Some(record),
             delay: 0,
@@ -174,7 +181,7 @@ impl Will {
     /// that it made, in deliveries.
     pub(super) fn publish(&self, ctx: &MqttContext) -> u64 {
         if !is_allowed(ctx, &self.gate, &self.topic) {
-            self.forget();
+            self.cancel(ctx);
             return WILL_WORK;
         }
         let now = ctx.now();
@@ -188,29 +195,56 @@ impl Will {
         publication.unanswered = true;
         let mut batch = [publication];
         let add = |_: &[Publication<'_>], gather: &Gather| {
-            if let Some((slot, record)) = &self.record {
-                slot.with(|mailbox| {
-                    if let Some(durable) = &mut mailbox.durable {
-                        durable.publish_will(*record, gather);
-                    }
-                });
+            if let (Some((_, record)), Some(store)) = (&self.record, &ctx.door.config.store) {
+                self.leave();
+                gather.begin(&**store).with(|batch| batch.forget(*record));
             }
         };
         let published = ctx.worker.borrow_mut().publish_will(&mut batch, &add);
+        self.forget_if_refused(ctx, published.completions.of(0).clone());
         super::unkept::log(ctx, &batch);
         published.deliveries.max(WILL_WORK)
     }
 }
 
 impl Will {
-    /// Forgets its record, because it is not published.
-    fn forget(&self) {
-        let Some((slot, record)) = &self.record else { return };
+    /// Forgets its record if the store does not take the batch that was to forget it, with the deliveries of the will:
+    /// those who are connected have got it, and it is published once.
+    fn forget_if_refused(&self, ctx: &MqttContext, completion: Completion) {
+        let (Some((_, record)), Some(store)) = (&self.record, &ctx.door.config.store) else { return };
+        let (record, store) = (*record, Arc::clone(store));
+        let forget = move || {
+            let mut batch = store.batch();
+            batch.forget(record);
+            drop(batch.append());
+        };
+        match completion {
+            Completion::Ready => {}
+            Completion::Failed => forget(),
+            Completion::Waiting(_) | Completion::Both(_) => drop(spawn_local(async move {
+                if completion.await.is_err() {
+                    forget();
+                }
+            })),
+        }
+    }
+
+    /// It is not published: its connection has ended normally, or its client has returned in time.
+    pub(super) fn cancel(&self, ctx: &MqttContext) {
+        let (Some((_, record)), Some(store)) = (&self.record, &ctx.door.config.store) else { return };
+        self.leave();
+        let mut batch = store.batch();
+        batch.forget(*record);
+        drop(batch.append());
+    }
+
+    /// Its session does not have it any more.
+    fn leave(&self) {
+        let Some((Some(slot), record)) = &self.record else { return };
         slot.with(|mailbox| {
             if let Some(durable) = &mut mailbox.durable {
-                durable.cancel_will(*record);
+                durable.leave_will(*record);
             }
-            drop(mailbox.append());
         });
     }
 }

@@ -8,15 +8,13 @@ use std::{
 };
 
 use fogmux_bus::{Completion, Subscription};
+use fogmux_mqtt::{Ack, PacketType};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Sleep, sleep},
 };
 
-use super::{
-    connection::{Connection, End},
-    durable::Again,
-};
+use super::connection::{Connection, End};
 
 /// The time after which changes are appended again that the store has not taken.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -24,8 +22,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The fate of an answer when the store has not taken what it promises.
 #[derive(Debug)]
 pub(super) enum Otherwise {
-    /// The exchange cannot go on without it, so it is tried again.
-    Again(Again),
+    /// The exchange cannot go on without it, so it is tried again. The session remembers what.
+    Again,
     /// SUBACK refuses: these bytes are sent, and the subscriptions that were new are removed.
     Refuse(Vec<u8>, Vec<Subscription>),
     /// The connection ends.
@@ -70,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Pending => break,
                 Poll::Ready(kept) => kept,
             };
-            if kept.is_err() && matches!(first.otherwise, Otherwise::Again(_)) {
+            if kept.is_err() && matches!(first.otherwise, Otherwise::Again) {
                 // Behind one that the store has taken, it is tried at once: it was refused before that.
                 if progress && !first.tried {
                     self.try_again()?;
@@ -90,25 +88,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let _ = self.slot.with_claim(self.claim, |mailbox| drop(mailbox.append()));
                     self.output.buffer(&self.ctx).extend_from_slice(&bytes);
                 }
-                Otherwise::Again(_) | Otherwise::End => return Err(End::Refused),
+                Otherwise::Again | Otherwise::End => return Err(End::Refused),
             }
         }
         Ok(progress)
     }
 
-    /// Appends the changes of the first answer again.
+    /// Has the session make the changes again that the store has not taken, those of the first answer among them.
     #[cold]
     fn try_again(&mut self) -> Result<(), End> {
-        let Some(first) = self.rare.as_mut().and_then(|rare| rare.withheld.front_mut()) else { return Ok(()) };
-        let Otherwise::Again(again) = &first.otherwise else { return Ok(()) };
         let appended = self.slot.with_claim(self.claim, |mailbox| {
-            if let Some(durable) = &mut mailbox.durable {
-                durable.again(again);
-            }
-            mailbox.append()
+            mailbox.durable.as_mut().map_or(Completion::Ready, |durable| durable.again())
         });
-        let (completion, again) = appended.map_err(|_| End::Displaced)?;
-        (first.completion, first.otherwise, first.tried) = (completion, Otherwise::Again(again), true);
+        let completion = appended.map_err(|_| End::Displaced)?;
+        if let Some(first) = self.rare.as_mut().and_then(|rare| rare.withheld.front_mut()) {
+            (first.completion, first.tried) = (completion, true);
+        }
         Ok(())
+    }
+
+    /// Sends PUBRELs that the connection before left, each when the store has its release: not before, or the client
+    /// could not tell the message from a new one after a restart.
+    pub(super) fn withhold_releases(&mut self) {
+        let held = self.slot.with_claim(self.claim, |mailbox| Some(mailbox.durable.as_mut()?.hold_back()));
+        let Ok(Some((ids, completion))) = held else { return };
+        let mut bytes = Vec::new();
+        for id in ids {
+            // Without properties it always fits.
+            let _ = Ack::success(id).encode(PacketType::Pubrel, self.version, &mut bytes);
+        }
+        self.withhold(completion, bytes, Otherwise::Again);
     }
 }

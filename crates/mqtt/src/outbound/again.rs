@@ -17,8 +17,7 @@ impl<M> Outbound<M> {
     #[must_use]
     #[inline]
     pub fn is_resending(&self) -> bool {
-        let waits = self.overtaken.as_ref().is_some_and(|overtaken| overtaken.resent < overtaken.exchanges.len());
-        waits || self.resent < self.entries.len()
+        self.overtaken.as_ref().is_some_and(|overtaken| overtaken.is_resending()) || self.resent < self.entries.len()
     }
 
     /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
@@ -31,34 +30,51 @@ impl<M> Outbound<M> {
         describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
         out: &mut Vec<u8>,
     ) -> Vec<M> {
+        self.resend_but(|_| false, stop, describe, out)
+    }
+
+    /// The same without the PUBRELs that `holds_back` says: the caller sends them later.
+    pub fn resend_but(
+        &mut self,
+        holds_back: impl Fn(PacketId) -> bool,
+        stop: usize,
+        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        out: &mut Vec<u8>,
+    ) -> Vec<M> {
         let mut too_large = Vec::new();
         while out.len() < stop {
-            let overtaken = self.overtaken.as_mut().filter(|overtaken| overtaken.resent < overtaken.exchanges.len());
-            let (mut entry, id) = match overtaken.and_then(|overtaken| overtaken.exchanges.get_mut(overtaken.resent)) {
-                Some((id, state)) => (std::mem::replace(state, State::Finished), *id),
+            let overtaken = self.overtaken.as_mut().and_then(|overtaken| overtaken.next_to_resend());
+            let (mut entry, id, is_overtaken) = match overtaken {
+                Some((id, state)) => (std::mem::replace(state, State::Finished), id, true),
                 None => match self.entries.get_mut(self.resent) {
-                    Some(state) => (std::mem::replace(state, State::Finished), self.id_at(self.resent)),
+                    Some(state) => (std::mem::replace(state, State::Finished), self.id_at(self.resent), false),
                     None => break,
                 },
             };
-            let again = self.again(&entry, id, &describe, out);
+            let again = self.again(&entry, id, &holds_back, &describe, out);
             if matches!(again, Again::TooLarge) {
                 too_large.extend(std::mem::replace(&mut entry, State::Finished).into_message());
             }
-            let overtaken = self.overtaken.as_mut().filter(|overtaken| overtaken.resent < overtaken.exchanges.len());
-            let (place, resent) = match overtaken {
-                Some(overtaken) => {
-                    (overtaken.exchanges.get_mut(overtaken.resent).map(|(_, state)| state), &mut overtaken.resent)
+            let is_closed = matches!(again, Again::Closed);
+            match &mut self.overtaken {
+                Some(overtaken) if is_overtaken => {
+                    if let Some((_, place)) = overtaken.next_to_resend() {
+                        *place = entry;
+                    }
+                    if !is_closed {
+                        overtaken.note_resent();
+                    }
                 }
-                None => (self.entries.get_mut(self.resent), &mut self.resent),
-            };
-            if let Some(place) = place {
-                *place = entry;
+                _ => {
+                    if let Some(place) = self.entries.get_mut(self.resent) {
+                        *place = entry;
+                    }
+                    self.resent += usize::from(!is_closed);
+                }
             }
-            if matches!(again, Again::Closed) {
+            if is_closed {
                 break;
             }
-            *resent += 1;
         }
         self.drop_finished();
         too_large
@@ -68,6 +84,7 @@ impl<M> Outbound<M> {
         &mut self,
         entry: &State<M>,
         id: PacketId,
+        holds_back: &impl Fn(PacketId) -> bool,
         describe: &impl for<'m> Fn(&'m M) -> Outgoing<'m>,
         out: &mut Vec<u8>,
     ) -> Again {
@@ -77,7 +94,7 @@ impl<M> Outbound<M> {
             State::AwaitingPubcomp => {
                 self.released_before += 1;
                 // A packet without properties always fits.
-                Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok()
+                holds_back(id) || Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok()
             }
             State::AwaitingPuback(message) | State::AwaitingPubrec(message) => {
                 if self.quota == 0 {

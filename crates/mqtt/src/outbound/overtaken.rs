@@ -1,21 +1,95 @@
 //! Exchanges that others have overtaken by far: they leave the entries, so that a peer that never ends one of them is
 //! still sent what its window allows.
 
+use std::collections::BTreeMap;
+
 use super::{FINISHED_SPAN, IDENTIFIERS, Outbound, State};
 use crate::PacketId;
 
-/// Unfinished exchanges older than all entries.
+/// Unfinished exchanges older than all entries. An acknowledgement finds its own without a look at the others.
 #[derive(Debug)]
 pub(super) struct Overtaken<M> {
-    /// The oldest first.
-    pub(super) exchanges: Vec<(PacketId, State<M>)>,
-    /// Those before this one were sent on this connection.
-    pub(super) resent: usize,
+    /// By age: the oldest has the lowest number.
+    exchanges: BTreeMap<u64, (PacketId, State<M>)>,
+    ages: BTreeMap<PacketId, u64>,
+    /// The number of the next.
+    next: u64,
+    /// Those before this number were sent on this connection.
+    resent: u64,
+    /// The one that was looked at last, which may be over since.
+    looked_at: Option<u64>,
+}
+
+impl<M> Default for Overtaken<M> {
+    fn default() -> Self {
+        Self { exchanges: BTreeMap::new(), ages: BTreeMap::new(), next: 0, resent: 0, looked_at: None }
+    }
 }
 
 impl<M> Overtaken<M> {
-    fn position(&self, id: PacketId) -> Option<usize> {
-        self.exchanges.iter().position(|(taken, _)| *taken == id)
+    fn push(&mut self, id: PacketId, state: State<M>) {
+        self.exchanges.insert(self.next, (id, state));
+        self.ages.insert(id, self.next);
+        self.next += 1;
+        self.resent = self.next;
+    }
+
+    fn remove_if_over(&mut self, age: u64) {
+        if let Some((id, State::Finished)) = self.exchanges.get(&age) {
+            self.ages.remove(id);
+            self.exchanges.remove(&age);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// The oldest first.
+    pub(super) fn states(&self) -> impl Iterator<Item = &State<M>> {
+        self.exchanges.values().map(|(_, state)| state)
+    }
+
+    /// The oldest first.
+    pub(super) fn states_mut(&mut self) -> impl Iterator<Item = &mut State<M>> {
+        self.exchanges.values_mut().map(|(_, state)| state)
+    }
+
+    /// The oldest first.
+    pub(super) fn into_states(self) -> impl Iterator<Item = State<M>> {
+        self.exchanges.into_values().map(|(_, state)| state)
+    }
+
+    /// All have to be sent again. Drops those that are over.
+    pub(super) fn resume(&mut self) {
+        (self.resent, self.looked_at) = (0, None);
+        self.exchanges.retain(|_, (_, state)| !matches!(state, State::Finished));
+        let exchanges = &self.exchanges;
+        self.ages.retain(|_, age| exchanges.contains_key(age));
+    }
+
+    /// The next that has to be sent again.
+    pub(super) fn next_to_resend(&mut self) -> Option<(PacketId, &mut State<M>)> {
+        let (_, (id, state)) = self.exchanges.range_mut(self.resent..).next()?;
+        Some((*id, state))
+    }
+
+    /// It was sent, or is over.
+    pub(super) fn note_resent(&mut self) {
+        if let Some((age, _)) = self.exchanges.range(self.resent..).next() {
+            let age = *age;
+            self.resent = age + 1;
+            self.remove_if_over(age);
+        }
+    }
+
+    pub(super) fn is_resending(&self) -> bool {
+        self.exchanges.range(self.resent..).next().is_some()
+    }
+
+    /// Bytes held, the messages aside.
+    pub(super) fn bytes(&self) -> usize {
+        self.len() * (size_of::<(u64, PacketId, State<M>)>() + size_of::<(PacketId, u64)>())
     }
 }
 
@@ -48,12 +122,7 @@ impl<M> Outbound<M> {
             let id = self.first;
             match self.entries.pop_front() {
                 None | Some(State::Finished) => {}
-                Some(unfinished) => {
-                    let empty = || Box::new(Overtaken { exchanges: Vec::new(), resent: 0 });
-                    let overtaken = self.overtaken.get_or_insert_with(empty);
-                    overtaken.exchanges.push((id, unfinished));
-                    overtaken.resent = overtaken.exchanges.len();
-                }
+                Some(unfinished) => self.overtaken.get_or_insert_default().push(id, unfinished),
             }
             self.first = id.next();
             self.resent = self.resent.saturating_sub(1);
@@ -75,31 +144,27 @@ impl<M> Outbound<M> {
 
     #[inline]
     pub(super) fn is_overtaken(&self, id: PacketId) -> bool {
-        self.overtaken.as_ref().is_some_and(|overtaken| overtaken.position(id).is_some())
+        self.overtaken.as_ref().is_some_and(|overtaken| overtaken.ages.contains_key(&id))
     }
 
     #[inline]
     pub(super) fn overtaken_count(&self) -> usize {
-        self.overtaken.as_ref().map_or(0, |overtaken| overtaken.exchanges.len())
+        self.overtaken.as_ref().map_or(0, |overtaken| overtaken.len())
     }
 
     pub(super) fn overtaken_entry(&mut self, id: PacketId) -> Option<&mut State<M>> {
         let overtaken = self.overtaken.as_mut()?;
-        let at = overtaken.position(id)?;
-        overtaken.exchanges.get_mut(at).map(|(_, state)| state)
+        let age = *overtaken.ages.get(&id)?;
+        overtaken.looked_at = Some(age);
+        overtaken.exchanges.get_mut(&age).map(|(_, state)| state)
     }
 
-    /// Drops those that are over.
+    /// Drops the one that was looked at, if it is over.
     pub(super) fn drop_overtaken(&mut self) {
         let Some(overtaken) = &mut self.overtaken else { return };
-        let before = overtaken.resent;
-        let mut index = 0;
-        overtaken.exchanges.retain(|(_, state)| {
-            let is_over = matches!(state, State::Finished);
-            overtaken.resent -= usize::from(is_over && index < before);
-            index += 1;
-            !is_over
-        });
+        if let Some(age) = overtaken.looked_at.take() {
+            overtaken.remove_if_over(age);
+        }
         if overtaken.exchanges.is_empty() {
             self.overtaken = None;
         }

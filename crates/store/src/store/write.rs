@@ -44,7 +44,7 @@ impl Inner {
     }
 
     /// Whether the queue has room for a write in the place of one of `less` bytes. Counts and says that it has not.
-    fn admits(&self, queue: &Queue, charge: &Charge, less: usize) -> bool {
+    pub(super) fn admits(&self, queue: &Queue, charge: &Charge, less: usize) -> bool {
         let admitted = queue.admit(charge, less);
         if admitted == Err(NoRoom::Share) {
             self.shared.counters.beyond_share.fetch_add(1, Relaxed);
@@ -154,14 +154,22 @@ impl Inner {
         self.completion(set, puts)
     }
 
-    pub(super) fn commit(&self, principal: &Arc<str>, Batch(mut batch): Batch) -> Completion {
+    /// `others` bear some of the bytes; the rest, and whether there is room, is a matter of `principal`.
+    pub(super) fn commit(
+        &self,
+        principal: &Arc<str>,
+        others: Vec<(Arc<str>, usize)>,
+        Batch(mut batch): Batch,
+    ) -> Completion {
         if batch.is_empty() {
             return Completion::Ready;
         }
         let puts = batch.puts();
         let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
         let mut ledger = self.shared.ledger();
-        let charge = if puts { Charge::of(principal, batch.bytes()) } else { Charge::none() };
+        let of_others = others.iter().map(|(_, bytes)| bytes).sum();
+        let own = batch.bytes().saturating_sub(of_others);
+        let charge = if puts { Charge::of(principal, own) } else { Charge::none() };
         if puts && !self.admits(&ledger.queue, &charge, 0) {
             return self.refused(None);
         }
@@ -172,10 +180,12 @@ impl Inner {
         forgotten.clear();
         forgotten.extend(batch.forgets().iter().filter(|_| !puts));
         let Some((set, swept)) = self.append(committer, batch, &mut ledger) else { return Completion::Failed };
-        ledger.queue.add(&charge);
+        let others = others.iter().map(|(other, bytes)| Charge::part(other, *bytes));
+        let charges: Vec<_> = others.chain([charge]).filter(|_| puts).collect();
+        charges.iter().for_each(|charge| ledger.queue.add(charge));
         let set = ledger.set(set, puts, swept);
         set.forgotten.extend(&forgotten);
-        set.charges.extend(puts.then_some(charge));
+        set.charges.extend(charges);
         let [putting, forgetting] = &mut set.others;
         *(if puts { putting } else { forgetting }) += 1;
         let completion = self.completion(set, puts);

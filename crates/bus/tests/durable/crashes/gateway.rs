@@ -71,7 +71,7 @@ pub(super) struct Gateway {
 impl Gateway {
     /// Starts with what the store has.
     pub(super) fn start(store: MemoryStore, rules: Rules) -> Self {
-        let Recovered { sessions, losses } = Recovered::load(&store);
+        let Recovered { sessions, losses, .. } = Recovered::load(&store);
         assert!(losses.is_none(), "{losses:?}");
         let sessions = sessions.into_iter().map(|one| (one.key.clone(), Session::of(one))).collect();
         Self { store, rules, sessions }
@@ -191,11 +191,14 @@ impl Gateway {
                 let held = session.queue.remove(&sequence).unwrap();
                 session.log.release(held.stored, batch.as_mut());
                 session.released.insert(sequence, true);
-                session.owe(batch.append(), pubrel_waits, Packet::Pubrel(id));
+                let completion = batch.append();
+                session.log.appended(&completion);
+                session.owe(completion, pubrel_waits, Packet::Pubrel(id));
             }
             (Packet::Pubcomp(_), _, Some(sequence)) => {
                 session.released.remove(&sequence);
                 session.log.complete(sequence, batch.as_mut());
+                session.log.settle(batch.as_mut());
                 drop(batch.append());
             }
             (packet, ..) => return Err(format!("client {who} sent {packet:?}, which answers nothing")),

@@ -10,7 +10,7 @@ use fogmux_mqtt::{PacketId, Unfinished};
 
 use super::{
     super::{
-        durable::{self, Again, Looked, Restamped},
+        durable::{self, Looked, Restamped},
         kept::Kept,
         translate,
     },
@@ -147,8 +147,8 @@ impl MqttMailbox {
     }
 
     /// Appends the changes of the session's records. Returns what an answer to the client waits for.
-    pub(in crate::mqtt) fn append(&mut self) -> (Completion, Again) {
-        self.durable.as_mut().map(|durable| durable.append()).unwrap_or_default()
+    pub(in crate::mqtt) fn append(&mut self) -> Completion {
+        self.durable.as_mut().map_or(Completion::Ready, |durable| durable.append())
     }
 
     /// The session ends, or ends with its connection from now on: its records are forgotten.
@@ -223,10 +223,9 @@ impl MqttMailbox {
     }
 
     /// Notes received messages of QoS 2 in one batch with their deliveries, unless PUBREL has come.
-    pub(in crate::mqtt) fn note_received(&mut self, ids: impl Iterator<Item = PacketId>, gather: &Gather) -> bool {
-        let Some(durable) = &mut self.durable else { return false };
+    pub(in crate::mqtt) fn note_received(&mut self, ids: impl Iterator<Item = PacketId>, gather: &Gather) {
+        let Some(durable) = &mut self.durable else { return };
         ids.filter(|id| self.received.contains(*id)).for_each(|id| durable.receive(id, gather));
-        true
     }
 
     /// A received message of QoS 2 is released, or was refused. Returns whether it was there.

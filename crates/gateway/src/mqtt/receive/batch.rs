@@ -75,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut held = Vec::new();
         let out = if self.durable { &mut held } else { self.output.buffer(&self.ctx) };
         let mut steps = batch.steps.drain(..);
-        let (now, mut answered, mut taken) = (self.now, 0, 0);
+        let (now, mut answered, mut taken, mut is_again) = (self.now, 0, 0, false);
         let applied = self.slot.with_claim(self.claim, |mailbox| {
             let in_flight = mailbox.in_flight();
             let applied = steps.try_for_each(|step| {
@@ -92,6 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             inbound.release();
                             ReasonCode::SUCCESS
                         } else {
+                            is_again = true;
                             ReasonCode::PACKET_IDENTIFIER_NOT_FOUND
                         };
                         // Without properties it always fits.
@@ -117,14 +118,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     mailbox.received.remove(id);
                 }
             }
-            (applied, mailbox.append())
+            let completion = mailbox.append();
+            // PUBCOMP for one that was released before waits as the first one did.
+            let before = mailbox.durable.as_mut().filter(|_| is_again).map(|durable| durable.forgotten());
+            (applied, before.map_or(completion.clone(), |before| completion.and(&before)))
         });
         if answered > 0 {
             self.ctx.shared.metrics.mqtt_only.control_out.add(answered);
         }
-        let (applied, (completion, again)) = applied.map_err(|_| End::Displaced)?;
+        let (applied, completion) = applied.map_err(|_| End::Displaced)?;
         if !held.is_empty() {
-            self.withhold(completion, held, Otherwise::Again(again));
+            self.withhold(completion, held, Otherwise::Again);
         }
         applied.map_err(|error| self.misbehaved(&error, error.reason()))
     }

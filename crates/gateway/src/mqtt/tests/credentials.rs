@@ -10,13 +10,19 @@ use fogmux_auth::{
     Acl, AnonymousPolicy, Psks, SourceKind, SourceSet, TokenSettings, Tokens, Users,
     scram::{ScramClient, ScramHash},
 };
-use fogmux_bus::Timestamp;
+use fogmux_bus::{
+    Timestamp,
+    durable::{MemoryStore, Recovered},
+};
 use fogmux_mqtt::Authentication;
 use fogmux_net::Channel;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use super::*;
+use super::{
+    durable::{committing, lasting},
+    *,
+};
 use crate::{
     channels::{certified, channel},
     credential,
@@ -41,6 +47,10 @@ fn base64url(bytes: &[u8]) -> String {
 }
 
 fn rules(disabled: &str) -> Rules {
+    ruled(Acl::parse(Path::new("acl.toml"), ACL).unwrap(), disabled)
+}
+
+fn ruled(acl: Acl, disabled: &str) -> Rules {
     static USERS: LazyLock<Users> = LazyLock::new(|| {
         let mut users = Users::default();
         users.set_password("alice", b"wonderland").unwrap();
@@ -55,7 +65,7 @@ fn rules(disabled: &str) -> Rules {
     let settings = TokenSettings { leeway: Duration::ZERO, ..TokenSettings::default() };
     let keys = format!(r#"{{"keys":[{{"kty":"oct","k":"{SECRET_BASE64}"}}]}}"#);
     let psks = "[[psk]]\nidentity = \"device-1\"\nkey = \"00112233445566778899aabbccddeeff\"\nuser = \"alice\"\n";
-    Rules::new(users, Some(Acl::parse(Path::new("acl.toml"), ACL).unwrap()), AnonymousPolicy::Never)
+    Rules::new(users, Some(acl), AnonymousPolicy::Never)
         .with_tokens(Tokens::with_key_set(settings, keys.as_bytes()).unwrap())
         .with_psks(Psks::parse(Path::new("psk.toml"), psks).unwrap())
 }
@@ -84,6 +94,47 @@ impl House {
     async fn come(&self, peer: Peer, connect: &Connect<'_>) -> Result<Wire, ReasonCode> {
         self.try_connect(self.open_as(peer), connect).await
     }
+}
+
+/// A session of a user that no file names goes on with the groups of its client's last token.
+#[test]
+fn a_restored_session_has_the_groups_that_its_client_had() {
+    let store = MemoryStore::default();
+    let config = |store: &MemoryStore| MqttConfig { store: Some(Arc::new(store.clone())), ..MqttConfig::default() };
+    let shows = [token("device", 3600, "readers"), token("other", 3600, "strangers")];
+    run_under(config(&store), rules(""), async |house: House| {
+        committing(&store, async {
+            for (id, token) in ["s", "t"].into_iter().zip(&shows) {
+                let mut list = PropertyBuffer::new();
+                let user = Some("any");
+                let connect = Connect { user, password: Some(token.as_bytes()), ..lasting(&mut list, id) };
+                let mut client = house.come(peer(), &connect).await.unwrap();
+                client.subscribe_with("open/#", SubscriptionOptions::qos(Qos::AtLeastOnce), Properties::NONE).await;
+                client.disconnect(ReasonCode::SUCCESS).await;
+            }
+        })
+        .await;
+    });
+    let store = store.crashed(usize::MAX);
+    run_under(config(&store), rules(""), async |house: House| {
+        committing(&store, async {
+            let mut alice = house.come(peer(), &shown(Version::V5, Some("alice"), Some("wonderland"))).await.unwrap();
+            assert_eq!(alice.publish(&message("open/1", b"1", Qos::AtLeastOnce)).await, ReasonCode::SUCCESS);
+            // Rules that do not know the group any more.
+            let acl = Acl::parse(Path::new("acl.toml"), &ACL.replace("readers", "nobody")).unwrap();
+            house.ctx.authority().replace(ruled(acl, ""));
+            house.ctx.bus().invalidate();
+            let unread = alice.publish(&message("open/2", b"2", Qos::AtLeastOnce)).await;
+            assert_eq!(unread, ReasonCode::NO_MATCHING_SUBSCRIBERS);
+            house.ctx.authority().replace(rules(""));
+            house.ctx.bus().invalidate();
+            assert_eq!(alice.publish(&message("open/3", b"3", Qos::AtLeastOnce)).await, ReasonCode::SUCCESS);
+        })
+        .await;
+    });
+    let waiting = Recovered::load(&store.crashed(usize::MAX)).sessions.into_iter();
+    let payloads = waiting.map(|one| one.deliveries.iter().map(|one| one.message.payload.to_vec()).collect::<Vec<_>>());
+    assert_eq!(payloads.collect::<Vec<_>>(), [vec![b"1".to_vec(), b"3".to_vec()], vec![]]);
 }
 
 const ALL_VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];

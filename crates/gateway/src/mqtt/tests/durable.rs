@@ -1,7 +1,10 @@
 //! Sessions that outlive the process (ADR 0042), over a store in memory that loses what was not committed.
 
+mod any_order;
 mod disk;
+mod refused;
 mod shared;
+mod wills;
 
 use std::future::Future;
 
@@ -18,7 +21,7 @@ fn run_stored(store: &MemoryStore, test: impl AsyncFnOnce(House)) {
 }
 
 /// Commits what the store is given, for as long as the work goes on.
-async fn committing<T>(store: &MemoryStore, work: impl Future<Output = T>) -> T {
+pub(super) async fn committing<T>(store: &MemoryStore, work: impl Future<Output = T>) -> T {
     let commits = async {
         loop {
             store.commit(usize::MAX);
@@ -32,7 +35,7 @@ async fn committing<T>(store: &MemoryStore, work: impl Future<Output = T>) -> T 
     }
 }
 
-fn lasting<'l>(list: &'l mut PropertyBuffer, id: &'l str) -> Connect<'l> {
+pub(super) fn lasting<'l>(list: &'l mut PropertyBuffer, id: &'l str) -> Connect<'l> {
     list.push(Property::SessionExpiryInterval(100)).unwrap();
     Connect { clean_start: false, properties: list.properties(), ..connect(Version::V5, id) }
 }

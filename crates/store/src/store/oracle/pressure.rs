@@ -1,8 +1,10 @@
 //! A disk that does not answer, or is nearly full, under writes of several principals: each of them bears what it does
 //! itself, and the memory of pending writes is bounded.
 
-use fogmux_bus::SessionKey;
-use fogmux_bus::durable::{SessionLog, SessionStore};
+use fogmux_bus::{
+    Meaning, SessionKey,
+    durable::{Gathering, Manner, Parcel, SessionLog, SessionStore, StoredMessage},
+};
 
 use super::*;
 
@@ -18,6 +20,22 @@ fn open(medium: &Arc<Medium>) -> JournalStore {
 
 fn put(store: &JournalStore, who: &str, topic: &str, bytes: usize) -> Completion {
     store.put(&message_of(who, topic, bytes), None, None)
+}
+
+fn stored_message() -> StoredMessage {
+    StoredMessage {
+        topic: Topic::new("t").unwrap(),
+        payload: "x".into(),
+        qos: Qos::AtLeastOnce,
+        meaning: Meaning::Event,
+        content_type: None,
+        expires_unix_ms: None,
+        properties: None,
+        ingest_unix_ms: 0,
+        principal: "ada".into(),
+        client: "c".into(),
+        door: None,
+    }
 }
 
 fn is_taken(completion: &Completion) -> bool {
@@ -79,6 +97,47 @@ fn sessions_that_fill_the_queue_leave_those_of_others_their_share() {
     assert!(!is_taken(&begin("flood", taken).1));
     drop(held);
     assert!(waiting.iter().all(wait));
+}
+
+/// A message for very many sessions of one principal counts for that principal: its sessions do without when it has its
+/// share, and the publisher is not refused for their sake.
+#[test]
+fn what_waits_for_sessions_counts_for_their_principal() {
+    let medium = Arc::new(Medium::default());
+    let store = open(&medium);
+    let mut sessions: Vec<_> = (0..500)
+        .map(|n| {
+            let mut batch = SessionStore::batch(&store);
+            let log = SessionLog::begin(SessionKey(format!("many-{n}").into()), "many".into(), None, batch.as_mut());
+            (log, batch.append())
+        })
+        .collect();
+    assert!(sessions.iter().all(|(_, completion)| wait(completion)));
+    let mut other = SessionStore::batch(&store);
+    let mut one = SessionLog::begin(SessionKey("one".into()), "one".into(), None, other.as_mut());
+    assert!(wait(&other.append()));
+    let held = medium.platters();
+    let (mut stored, mut left_out) = (0, 0);
+    for number in 0..80 {
+        let gathering = Gathering::new(&store);
+        gathering.with(|batch| batch.charge(&"ada".into())).unwrap();
+        let parcel = Parcel::new(&gathering, stored_message()).unwrap();
+        let manner = || Manner { qos: Qos::AtLeastOnce, retain: false, share: 0, ids: [].into_iter().collect() };
+        for (log, _) in &mut sessions {
+            match log.deliver(&parcel, manner(), &gathering) {
+                Some(_) => stored += 1,
+                None => left_out += 1,
+            }
+        }
+        assert!(one.deliver(&parcel, manner(), &gathering).is_some(), "message {number}: another one's session");
+        assert!(is_taken(&gathering.append([parcel])), "message {number} is refused to its publisher");
+    }
+    assert!(stored * 54 < 2 * QUEUE && left_out > 0, "{stored} deliveries wait, {left_out} do not");
+    let store_of = |who: &str| put(&store, who, "a", 10);
+    assert!(is_taken(&store_of("ada")) && !is_taken(&put(&store, "many", "b", 10)));
+    drop(held);
+    store.close().unwrap();
+    assert_eq!(store.0.shared.ledger().queue.used(), 0);
 }
 
 /// The disk fails after some of what one principal has waiting: what another one has is on it by then.

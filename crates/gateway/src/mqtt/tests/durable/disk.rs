@@ -183,6 +183,41 @@ fn what_was_over_while_the_disk_was_full_is_over_after_a_restart() {
     assert_eq!(store.crashed(usize::MAX).len(), 1, "the session that had a will");
 }
 
+/// Those who are connected have it, and absent sessions do without, as without any message that a full disk refuses.
+#[test]
+fn s3_1_2_8_a_will_that_the_disk_does_not_take_is_published_once() {
+    for is_known in [true, false] {
+        let store = MemoryStore::default();
+        run_stored(&store, async |house: House| {
+            let mut list = PropertyBuffer::new();
+            let will = Will {
+                qos: Qos::AtLeastOnce,
+                retain: false,
+                topic: "w",
+                payload: b"gone",
+                properties: Properties::NONE,
+            };
+            let connect = Connect { will: Some(will), ..lasting(&mut list, "willing") };
+            let (mut watcher, willing) = committing(&store, async {
+                leave_behind(&house, "absent", "w", Qos::AtLeastOnce).await;
+                let mut watcher = house.client(Version::V5, "watcher").await;
+                watcher.subscribe("w", Qos::AtLeastOnce).await;
+                (watcher, house.connect(&connect).await)
+            })
+            .await;
+            assert_eq!(wills(&store), 1);
+            store.set_full(is_known);
+            drop(willing);
+            assert_eq!(watcher.message().await.payload, b"gone");
+            if !is_known {
+                store.fail();
+            }
+            watcher.nothing().await;
+            assert_eq!(wills(&store), 0, "known to be full: {is_known}");
+        });
+    }
+}
+
 /// Wills that another process finds.
 fn wills(store: &MemoryStore) -> usize {
     let Recovered { sessions, .. } = Recovered::load(&store.crashed(usize::MAX));
