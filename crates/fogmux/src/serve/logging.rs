@@ -3,6 +3,7 @@
 mod form;
 mod limit;
 mod queue;
+mod text;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -53,7 +54,10 @@ impl Log {
         let limit = Limit::new(config.repeated_lines);
         let queue = Queue::start(&stderr).map_err(|error| Failure::io("the log", &error))?;
         let form = Form { json: json.clone(), journal };
-        let lines = fmt::layer().with_writer(Lines { queue: queue.clone(), colors }).with_ansi(colors).event_format(form);
+        let lines = fmt::layer()
+            .with_writer(Lines { queue: queue.clone(), json: json.clone(), colors })
+            .with_ansi(colors)
+            .event_format(form);
         let (filter, handle) = reload::Layer::new(self::filter(&config.filter)?);
         let log = tracing_subscriber::registry().with(filter).with(limit.clone()).with(lines);
         // Not `try_init`, which takes records of the crate `log` as well in builds where a dependency wants that.
@@ -88,6 +92,7 @@ impl Log {
 /// Makes a writer for each event.
 struct Lines {
     queue: Queue,
+    json: Arc<AtomicBool>,
     colors: bool,
 }
 
@@ -95,33 +100,20 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = OneLine<'a>;
 
     fn make_writer(&'a self) -> OneLine<'a> {
-        OneLine { queue: &self.queue, colors: self.colors }
+        OneLine(self)
     }
 }
 
-/// Writes an event as one line, whatever control characters its text has: text chosen by a peer must not create a line
-/// that fail2ban would attribute to the gateway.
-struct OneLine<'a> {
-    queue: &'a Queue,
-    /// Whether escape sequences of colours are part of the text.
-    colors: bool,
-}
+/// Writes an event as one line, whatever its text has: text chosen by a peer must not create a line that fail2ban would
+/// attribute to the gateway, nor move the cursor of a terminal.
+struct OneLine<'a>(&'a Lines);
 
 impl Write for OneLine<'_> {
     /// Takes a whole event, which is what the formatter writes.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = event.strip_suffix(b"\n").unwrap_or(event);
-        let breaks = |byte: &u8| byte.is_ascii_control() && !(self.colors && *byte == 0x1b);
-        let mut line = Vec::with_capacity(event.len() + 1);
-        for byte in text {
-            if breaks(byte) {
-                line.extend(byte.escape_ascii());
-            } else {
-                line.push(*byte);
-            }
-        }
-        line.push(b'\n');
-        self.queue.push(line);
+        let Lines { queue, json, colors } = self.0;
+        // A line of JSON has been escaped, and would not be one if it were cut.
+        queue.push(if json.load(Relaxed) { event.to_vec() } else { text::line(event, *colors) });
         Ok(event.len())
     }
 
