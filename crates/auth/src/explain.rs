@@ -15,16 +15,25 @@ pub struct Explained {
     pub rule: Option<RuleRef>,
 }
 
-/// Only a topic can be written, not a filter.
+/// A question about something that no door takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write needs a topic, not a filter")]
-pub struct NoTopic;
+pub enum NoTopic {
+    /// Only a topic can be written.
+    #[error("write needs a topic, not a filter")]
+    Filter,
+    /// It is neither topic nor filter ([MQTT-4.7.3-1] to [MQTT-4.7.3-3], [MQTT-4.7.1-1], [MQTT-4.7.1-2]).
+    #[error("a topic has 1 to 65535 bytes and no U+0000; a wildcard is a level of its own, and # the last one")]
+    Invalid,
+}
+
+/// The longest topic, in bytes ([MQTT-4.7.3-3]).
+const TOPIC_BYTES_MAX: usize = 65_535;
 
 impl Authority {
     /// Decides about a topic, or about a subscription to a filter.
     ///
     /// # Errors
-    /// [`NoTopic`] if a filter is to be written.
+    /// [`NoTopic`] if a filter is to be written, or there is no such topic or filter.
     pub fn explain(
         self: &Arc<Self>,
         principal: &Principal,
@@ -33,9 +42,12 @@ impl Authority {
         door: Door,
         topic: &str,
     ) -> Result<Explained, NoTopic> {
+        if !is_valid(topic) {
+            return Err(NoTopic::Invalid);
+        }
         let is_filter = topic.split('/').any(|level| level == "+" || level == "#");
         match action {
-            Action::Write if is_filter => Err(NoTopic),
+            Action::Write if is_filter => Err(NoTopic::Filter),
             Action::Read if is_filter => Ok(reach(&self.access(principal, client, door).may_subscribe(topic))),
             Action::Read | Action::Write => {
                 let decision = self.may(principal, client, action, door, topic);
@@ -56,6 +68,15 @@ impl Authority {
             _ => self.principal(who).map(Ok),
         }
     }
+}
+
+fn is_valid(topic: &str) -> bool {
+    let mut levels = topic.split('/').peekable();
+    let mut fits = || {
+        let level = levels.next()?;
+        Some(level == "+" || (level == "#" && levels.peek().is_none()) || !level.contains(['+', '#', '\0']))
+    };
+    (1..=TOPIC_BYTES_MAX).contains(&topic.len()) && std::iter::from_fn(&mut fits).all(|fits| fits)
 }
 
 fn reach(reach: &Reach) -> Explained {

@@ -75,6 +75,14 @@ impl Failure {
         Some(format!("{:#}", self.error)).filter(|message| !message.is_empty())
     }
 
+    /// Says the message in the form of a command's last line, and has said it then.
+    pub(crate) fn said(self, say: impl FnOnce(String)) -> Self {
+        if let Some(message) = self.message() {
+            say(format!("fogmux: {message}\n"));
+        }
+        Self::silent(self.status)
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.status as u8)

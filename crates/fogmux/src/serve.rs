@@ -44,6 +44,15 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     fogmux_memory::configure();
     let config = configuration(arguments)?;
     let log = Log::start(&config.log)?;
+    let queue = log.queue();
+    let outcome = serve(arguments, config, log);
+    // By the way of the log: to print it could wait for ever for whoever reads it.
+    let outcome = outcome.map_err(|failure| failure.said(|message| queue.push(message.into_bytes())));
+    queue.finish();
+    outcome
+}
+
+fn serve(arguments: &Serve, config: Config, log: Log) -> Result<(), Failure> {
     let directory = data::directory(arguments.data.directory.as_deref())?;
     // Until the process ends. A directory that cannot be made is home's to report.
     let _ = data::make(&directory);

@@ -122,6 +122,8 @@ pub struct Metrics {
     pub reloads: Reloads,
     /// Lines of the log that were left out because their place in the program had written too many.
     pub lines_unlogged: Counter,
+    /// Lines of the log that standard error did not take.
+    pub lines_lost: Counter,
     /// Tasks that slept on output that they could have sent. Checked in debug builds only, and 0 if all is well.
     pub missed_wakes: Counter,
     /// The store on disk, if there is one, which has its own counters.

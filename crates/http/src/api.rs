@@ -23,7 +23,7 @@ pub const CONTENT_TYPE: &str = "application/json";
 pub const LIMIT: usize = 100;
 /// Most entries of a page.
 pub const LIMIT_MAX: usize = 1000;
-/// Bytes of names after which a page ends before its limit.
+/// Bytes of an answer's texts at which a page ends before its limit.
 pub const PAGE_BYTES: usize = 256 << 10;
 /// The longest topic that a cursor holds whole, in bytes: it comes back in a request line.
 pub const CURSOR_BYTES_MAX: usize = 1024;
@@ -146,6 +146,32 @@ pub fn cursor(last: &str) -> String {
     cursor
 }
 
+/// The texts of a page so far, in bytes of JSON, which control characters make six times as long.
+#[derive(Debug, Default)]
+pub struct Weight(usize);
+
+impl Weight {
+    /// Adds the texts of an entry, if a page has room for them. The first has room, however long it is.
+    pub fn takes(&mut self, texts: &[&str]) -> bool {
+        let bytes = texts.iter().map(|text| json_bytes(text)).sum::<usize>();
+        if self.0 > 0 && self.0.saturating_add(bytes) > PAGE_BYTES {
+            return false;
+        }
+        self.0 = self.0.saturating_add(bytes).max(1);
+        true
+    }
+}
+
+/// The length of a text in JSON (RFC 8259 §7) without its quotes.
+fn json_bytes(text: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | 8 | b'\t' | b'\n' | 12 | b'\r' => 2,
+        0..=0x1f => 6,
+        _ => 1,
+    };
+    text.bytes().map(escaped).sum()
+}
+
 /// The body of `POST /api/v1/rules/test`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -241,6 +267,23 @@ mod tests {
             let cursor = cursor(&topic);
             prop_assert!(cursor.len() <= CURSOR_BYTES_MAX + 4);
             prop_assert!(cursor.as_str() >= topic.as_str());
+        }
+
+        #[test]
+        fn a_text_weighs_what_it_has_in_json(text: String) {
+            prop_assert_eq!(json_bytes(&text) + 2, serde_json::to_string(&text).unwrap().len());
+        }
+
+        #[test]
+        fn a_page_has_its_first_entry_and_no_more_than_its_bytes(lengths in prop::collection::vec(0..PAGE_BYTES, 1..20)) {
+            let (mut weight, mut page) = (Weight::default(), Vec::new());
+            for length in lengths {
+                if !weight.takes(&[&"x".repeat(length), "y"]) {
+                    break;
+                }
+                page.push(length + 1);
+            }
+            prop_assert!(page.len() == 1 || !page.is_empty() && page.iter().sum::<usize>() <= PAGE_BYTES);
         }
 
         // The pattern is the one of the API's description.

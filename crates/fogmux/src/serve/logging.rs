@@ -2,8 +2,10 @@
 
 mod form;
 mod limit;
+mod queue;
+mod text;
 
-use std::io::{self, Stderr, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -16,6 +18,7 @@ use tracing_subscriber::{Registry, fmt};
 
 use self::form::{Form, is_journal};
 use self::limit::Limit;
+use self::queue::Queue;
 use crate::config::{Log as Config, LogFormat};
 use crate::exit::{Failure, Status};
 use crate::terminal::has_colours;
@@ -30,6 +33,16 @@ pub(crate) struct Log {
     filter: Handle<Targets, Registry>,
     json: Arc<AtomicBool>,
     limit: Limit,
+    queue: Queue,
+}
+
+/// Counts of lines that are not in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missing {
+    /// Left out because too many were alike.
+    pub(crate) unlogged: u64,
+    /// Lost because standard error did not take them.
+    pub(crate) lost: u64,
 }
 
 impl Log {
@@ -39,14 +52,18 @@ impl Log {
         let (colors, journal) = (has_colours(&stderr), is_journal(&stderr));
         let json = Arc::new(AtomicBool::new(config.format == LogFormat::Json));
         let limit = Limit::new(config.repeated_lines);
+        let queue = Queue::start(&stderr).map_err(|error| Failure::io("the log", &error))?;
         let form = Form { json: json.clone(), journal };
-        let lines = fmt::layer().with_writer(Lines { colors }).with_ansi(colors).event_format(form);
+        let lines = fmt::layer()
+            .with_writer(Lines { queue: queue.clone(), json: json.clone(), colors })
+            .with_ansi(colors)
+            .event_format(form);
         let (filter, handle) = reload::Layer::new(self::filter(&config.filter)?);
         let log = tracing_subscriber::registry().with(filter).with(limit.clone()).with(lines);
         // Not `try_init`, which takes records of the crate `log` as well in builds where a dependency wants that.
         let set = tracing::subscriber::set_global_default(log);
         set.map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
-        Ok(Self { filter: handle, json, limit })
+        Ok(Self { filter: handle, json, limit, queue })
     }
 
     /// Replaces the settings.
@@ -57,61 +74,51 @@ impl Log {
         self.filter.reload(filter).map_err(|error| Failure::new(Status::IoErr, error.to_string()))
     }
 
-    /// Logs how many lines were left out in windows that have passed. Returns the number of all so far.
-    pub(crate) fn look(&self) -> u64 {
+    /// The way of lines to standard error.
+    pub(crate) fn queue(&self) -> Queue {
+        self.queue.clone()
+    }
+
+    /// Logs how many lines were left out in windows that have passed. Returns the counts of all so far.
+    pub(crate) fn look(&self) -> Missing {
         for left_out in self.limit.take(Instant::now()) {
             let limit::LeftOut { place, message, count } = left_out;
             tracing::warn!(target: "fogmux::log", %place, ?message, "{count} more of these were not logged");
         }
-        self.limit.left_out()
+        Missing { unlogged: self.limit.left_out(), lost: self.queue.lost() }
     }
 }
 
 /// Makes a writer for each event.
 struct Lines {
+    queue: Queue,
+    json: Arc<AtomicBool>,
     colors: bool,
 }
 
-impl MakeWriter<'_> for Lines {
-    type Writer = OneLine;
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = OneLine<'a>;
 
-    fn make_writer(&self) -> OneLine {
-        OneLine { stderr: io::stderr(), colors: self.colors }
+    fn make_writer(&'a self) -> OneLine<'a> {
+        OneLine(self)
     }
 }
 
-/// Writes an event as one line, whatever control characters its text has: text chosen by a peer must not create a line
-/// that fail2ban would attribute to the gateway.
-struct OneLine {
-    stderr: Stderr,
-    /// Whether escape sequences of colours are part of the text.
-    colors: bool,
-}
+/// Writes an event as one line, whatever its text has: text chosen by a peer must not create a line that fail2ban would
+/// attribute to the gateway, nor move the cursor of a terminal.
+struct OneLine<'a>(&'a Lines);
 
-impl Write for OneLine {
+impl Write for OneLine<'_> {
     /// Takes a whole event, which is what the formatter writes.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let text = event.strip_suffix(b"\n").unwrap_or(event);
-        let breaks = |byte: &u8| byte.is_ascii_control() && !(self.colors && *byte == 0x1b);
-        if !text.iter().any(breaks) {
-            self.stderr.write_all(event)?;
-            return Ok(event.len());
-        }
-        let mut line = Vec::with_capacity(event.len() * 2);
-        for byte in text {
-            if breaks(byte) {
-                line.extend(byte.escape_ascii());
-            } else {
-                line.push(*byte);
-            }
-        }
-        line.push(b'\n');
-        self.stderr.write_all(&line)?;
+        let Lines { queue, json, colors } = self.0;
+        // A line of JSON has been escaped, and would not be one if it were cut.
+        queue.push(if json.load(Relaxed) { event.to_vec() } else { text::line(event, *colors) });
         Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stderr.flush()
+        Ok(())
     }
 }
 

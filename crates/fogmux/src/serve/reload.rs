@@ -7,7 +7,7 @@ use fogmux_auth::Rules;
 
 use super::clock::Clock;
 use super::expiry::Expiry;
-use super::logging::{self, Log};
+use super::logging::{self, Log, Missing};
 use super::renewal::Renewal;
 use super::watch::Watch;
 use super::{banner, configuration};
@@ -66,8 +66,11 @@ impl Reloader {
             running.gateway.shared.bus.invalidate();
         }
         self.watch.look(running, &self.config, &self.home);
-        let unlogged = &running.gateway.shared.metrics.lines_unlogged;
-        unlogged.add(self.log.look().saturating_sub(unlogged.get()));
+        let Missing { unlogged, lost } = self.log.look();
+        let metrics = &running.gateway.shared.metrics;
+        for (counter, count) in [(&metrics.lines_unlogged, unlogged), (&metrics.lines_lost, lost)] {
+            counter.add(count.saturating_sub(counter.get()));
+        }
         let Some(tls) = running.gateway.tls() else { return };
         if self.renewal.is_under_way() {
             return;

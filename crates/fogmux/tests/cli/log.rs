@@ -1,7 +1,7 @@
 //! The log of a gateway: its forms, and its bounds under hostile clients.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
@@ -31,7 +31,12 @@ fn provoke(address: &str, bytes: &[u8]) {
 }
 
 fn metric(gateway: &Gateway, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(gateway.address("http")).expect("the gateway runs");
+    metric_at(gateway.address("http"), name)
+}
+
+fn metric_at(http: &str, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(http).expect("the gateway runs");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is open");
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it answers");
@@ -137,4 +142,119 @@ fn lines_for_the_journal_begin_with_their_priority_and_have_no_time() {
     assert_eq!((&object["message"], object.get("time")), (&"ready".into(), None), "{line}");
     let other = log_with_journal(false, &[]);
     assert!(other.lines().all(|line| line.starts_with("20")), "{other}");
+}
+
+/// A gateway whose standard error is `stderr`, when it has said where it is.
+fn serve(data: &std::path::Path, stderr: Stdio, arguments: &[&str]) -> (std::process::Child, serde_json::Value) {
+    let mut command = fogmux(&["serve", "--json", "--free-ports", "--data"]);
+    let mut child = command.arg(data).args(arguments).stdout(Stdio::piped()).stderr(stderr).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a banner");
+    (child, serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}")))
+}
+
+fn listener(banner: &serde_json::Value, name: &str) -> String {
+    banner["listeners"][name].as_str().expect("it has one").to_owned()
+}
+
+/// Has a gateway log a line for each attempt, until it has lost more than `before`.
+fn provoke_until_lost(address: &str, before: u64) -> u64 {
+    let wrong = b"GET /topics/a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Basic YTpi\r\n\r\n";
+    let begun = Instant::now();
+    loop {
+        (0..500).for_each(|_| provoke(address, wrong));
+        let lost = metric_at(address, "fogmux_log_lines_lost_total");
+        if lost > before {
+            return lost;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "nothing is lost");
+    }
+}
+
+/// Lines about every login that is refused.
+const ALL_LOGINS: [&str; 4] =
+    ["--set", "log.refused_logins_per_minute=1000000", "--set", "log.refused_logins_per_address=1000000"];
+
+#[test]
+fn a_log_that_nobody_reads_stops_neither_clients_nor_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let (mut child, banner) = serve(directory.path(), writer.into(), &ALL_LOGINS);
+    let http = listener(&banner, "http");
+    let lost = provoke_until_lost(&http, 0);
+    // Workers answer, a reload is done, and when somebody reads, the log says what is missing.
+    signal(child.id(), "HUP");
+    while metric_at(&http, "fogmux_reloads_total{outcome=\"applied\"}") == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains(" lines were lost") {
+        let mut some = [0; 64 << 10];
+        let count = reader.read(&mut some).unwrap();
+        assert!(count > 0, "it has ended");
+        text.extend_from_slice(&some[..count]);
+    }
+    let text = String::from_utf8(text).unwrap();
+    let said = text.lines().find(|line| line.contains(" lines were lost")).unwrap();
+    let said: u64 = said.split("fogmux::log: ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap();
+    assert!(said >= lost, "{said} of {lost} are said");
+    // Nobody reads what is left. The end does not wait for that.
+    let _ = provoke_until_lost(&http, metric_at(&http, "fogmux_log_lines_lost_total"));
+    signal(child.id(), "TERM");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn lines_that_find_a_full_disk_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (mut child, banner) = serve(directory.path(), full.into(), &ALL_LOGINS);
+    let _ = provoke_until_lost(&listener(&banner, "http"), 0);
+    signal(child.id(), "TERM");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn names_of_clients_hide_nothing_in_a_line() {
+    let names = ["\u{9b}31m", "\u{202e}gpj.exe\u{2066}", "\u{2028}2026 WARN", "\u{feff}\u{200b}x"];
+    for format in ["text", "json"] {
+        let directory = tempfile::tempdir().unwrap();
+        let format_is = format!("log.format=\"{format}\"");
+        let gateway = Gateway::start(directory.path(), &["--set", &format_is, "--set", "log.filter=\"debug\""]);
+        for name in names {
+            // CONNECT with that client identifier and a keep alive of a second.
+            let mut connect = b"\x10\0\0\x04MQTT\x04\x02\0\x01\0".to_vec();
+            connect.push(u8::try_from(name.len()).unwrap());
+            connect.extend_from_slice(name.as_bytes());
+            connect[1] = u8::try_from(connect.len() - 2).unwrap();
+            // CSM and Abort with a diagnostic payload (RFC 8323 §5.3, §5.6).
+            let mut abort = b"\0\xe1".to_vec();
+            let payload = name.len() + 1;
+            match payload {
+                ..13 => abort.push(u8::try_from(payload << 4).unwrap()),
+                _ => abort.extend_from_slice(&[0xd0, u8::try_from(payload - 13).unwrap()]),
+            }
+            abort.extend_from_slice(b"\xe5\xff");
+            abort.extend_from_slice(name.as_bytes());
+            provoke(gateway.address("coap_tcp"), &abort);
+            let mut stream = TcpStream::connect(gateway.address("mqtt")).unwrap();
+            stream.write_all(&connect).unwrap();
+            // To the end, which comes when it has kept silent for too long.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+        gateway.wait_for_log_times("aborted by the other end", names.len());
+        gateway.wait_for_log_times("keep alive exceeded", names.len());
+        let hidden = |char: char| {
+            char != '\n' && (char.is_control() || "\u{202e}\u{2066}\u{2028}\u{feff}\u{200b}".contains(char))
+        };
+        assert!(!gateway.log().contains(hidden), "{}", gateway.log());
+        if format == "json" {
+            let values: Vec<serde_json::Value> =
+                gateway.log().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            for name in names {
+                assert!(values.iter().any(|value| value["client"] == name), "{name:?} is not what it was");
+            }
+        }
+        assert_eq!(gateway.stop(), 0);
+    }
 }

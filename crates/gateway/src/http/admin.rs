@@ -1,7 +1,7 @@
 //! `/api/v1`: what the gateway does, and the few things that an administrator changes while it runs.
 //!
 //! Every request does a bounded amount of work: lists come in pages, and each lock that a door or the bus uses is held
-//! for one page at most. A foreign page cannot send what changes something: browsers ask first (a preflight) for
+//! for one page at most; a worker makes one answer at a time, and others have a turn in between. A foreign page cannot send what changes something: browsers ask first (a preflight) for
 //! DELETE and for JSON, the service refuses foreign origins, and the gate is [`state::check_admin`].
 
 mod clients;
@@ -19,8 +19,9 @@ use fogmux_http::{
 };
 use http::{HeaderValue, Response, header::X_CONTENT_TYPE_OPTIONS, request::Parts};
 use http_body::Body;
+use tokio::sync::SemaphorePermit;
 
-use super::{conn::Conn, identity::Identity, payload::Payload, respond, state};
+use super::{conn::Conn, context::HttpContext, identity::Identity, payload::Payload, respond, state};
 
 /// Answers a request to the API.
 pub(super) async fn respond<B>(
@@ -36,14 +37,27 @@ where
     let action = if resource.changes() { Action::Write } else { Action::Read };
     state::check_admin(conn, identity, action)?;
     let page = || Page::parse(parts.uri.query());
+    let in_turn = async |make: &dyn Fn() -> Result<Vec<u8>, Problem<'static>>| {
+        let _turn = turn(&conn.ctx).await;
+        make().map(json)
+    };
     match resource {
-        Resource::Status => Ok(json(status::status(conn))),
-        Resource::Listeners => Ok(json(status::listeners(conn))),
-        Resource::Topics => Ok(json(topics::page(conn, identity, &page()?))),
-        Resource::Clients => Ok(json(clients::page(conn, &page()?)?)),
+        Resource::Status => in_turn(&|| Ok(status::status(conn))).await,
+        Resource::Listeners => in_turn(&|| Ok(status::listeners(conn))).await,
+        Resource::Topics => in_turn(&|| Ok(topics::page(conn, identity, &page()?))).await,
+        Resource::Clients => in_turn(&|| clients::page(conn, &page()?)).await,
         Resource::Client(id) => clients::kick(conn, identity, id),
         Resource::RuleTest => rules::test(conn, identity, parts, body).await.map(json),
     }
+}
+
+/// Waits until a worker has answered the request before, and has looked at its sockets since: two hundred lists that
+/// are asked for at once are two hundred turns for everybody else.
+async fn turn(ctx: &HttpContext) -> Option<SemaphorePermit<'_>> {
+    // It is never closed.
+    let permit = ctx.administration.acquire().await.ok();
+    tokio::task::yield_now().await;
+    permit
 }
 
 fn json(document: Vec<u8>) -> Response<Payload> {

@@ -2,6 +2,8 @@
 
 use std::{cell::RefCell, fmt, ops::Deref, pin::Pin, rc::Rc, sync::Arc};
 
+use tokio::sync::Semaphore;
+
 use super::shared::HttpDoor;
 use crate::{Peer, WorkerContext, encodings::Encodings, transport::Transport};
 
@@ -25,13 +27,15 @@ pub struct HttpContext {
     pub(super) upgrades: Upgrades,
     /// The JSON of messages for the readers of event streams.
     pub(super) events: RefCell<Encodings>,
+    /// The request to the API that is being answered.
+    pub(super) administration: Semaphore,
 }
 
 impl HttpContext {
     /// Creates the context of a worker.
     #[must_use]
     pub fn new(base: Rc<WorkerContext>, door: Arc<HttpDoor>, upgrades: Upgrades) -> Rc<Self> {
-        Rc::new(Self { base, door, upgrades, events: RefCell::default() })
+        Rc::new(Self { base, door, upgrades, events: RefCell::default(), administration: Semaphore::new(1) })
     }
 }
 

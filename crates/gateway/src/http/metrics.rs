@@ -84,6 +84,9 @@ impl Collector for Snapshot {
         let unlogged = ConstCounter::new(metrics.lines_unlogged.get());
         let help = "Other lines of the log that were left out because there were too many of their kind";
         unlogged.encode(encoder.encode_descriptor("log_lines_unlogged", help, None, unlogged.metric_type())?)?;
+        let lost = ConstCounter::new(metrics.lines_lost.get());
+        let help = "Lines of the log that were lost because standard error did not take them";
+        lost.encode(encoder.encode_descriptor("log_lines_lost", help, None, lost.metric_type())?)?;
         let doors =
             [("mqtt", &metrics.mqtt), ("coap", &metrics.coap), ("http", &metrics.http), ("xmpp", &metrics.xmpp)];
         type Read = fn(&DoorMetrics) -> u64;

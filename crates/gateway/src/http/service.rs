@@ -233,11 +233,13 @@ impl Conn {
         if parts.method == Method::OPTIONS || (safe && !takes) {
             return Ok(());
         }
-        let Some(origin) = parts.headers.get(ORIGIN) else {
+        let mut origins = parts.headers.get_all(ORIGIN).iter();
+        let Some(origin) = origins.next() else {
             let ours = fetched().is_some_and(|site| matches!(site.as_bytes(), b"same-origin" | b"none"));
             return if ours { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) };
         };
-        let origin = origin.to_str().unwrap_or("null");
+        // Of two, one is not what a browser has said (RFC 6454 §7.3).
+        let origin = if origins.next().is_some() { "null" } else { origin.to_str().unwrap_or("null") };
         let secure = self.peer.secure || forwarded::was_secure(&self.ctx, &self.peer, &parts.headers);
         let allowed = host.is_some_and(|host| origin::is_same(origin, secure, host))
             || self.ctx.door.config.origins.iter().any(|allowed| allowed == origin);

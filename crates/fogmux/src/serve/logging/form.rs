@@ -15,6 +15,8 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::text::{cut, is_hidden, unquoted};
+
 /// Writes events in one form or the other.
 #[derive(Debug)]
 pub(super) struct Form {
@@ -61,8 +63,15 @@ fn json(mut to: Writer<'_>, event: &Event<'_>, journal: bool) -> fmt::Result {
     object.insert("level".to_owned(), metadata.level().as_str().to_lowercase().into());
     object.insert("target".to_owned(), metadata.target().into());
     event.record(&mut Fields(&mut object));
-    // JSON need not escape DEL, but a line has no control characters.
-    writeln!(to, "{}", Value::Object(object).to_string().replace('\x7f', "\\u007f"))
+    // JSON need not escape DEL and what else a terminal may take for a command.
+    for char in Value::Object(object).to_string().chars() {
+        if is_hidden(char) {
+            char.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(to, "\\u{unit:04x}"))?;
+        } else {
+            to.write_char(char)?;
+        }
+    }
+    to.write_char('\n')
 }
 
 /// Collects the fields of an event.
@@ -92,13 +101,13 @@ impl Visit for Fields<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
+        self.put(field, &*cut(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let text = format!("{value:?}");
         // A text that lines of the other form quote.
-        self.put(field, serde_json::from_str::<String>(&text).unwrap_or(text));
+        self.put(field, &*cut(&unquoted(&text).unwrap_or(text)));
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use fogmux_http::{
     Kind, Problem,
-    api::{Client, Clients, Moment, PAGE_BYTES, Page},
+    api::{Client, Clients, Moment, Page, Weight},
 };
 use http::{Response, StatusCode};
 
@@ -15,14 +15,13 @@ use crate::audit;
 pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Result<Vec<u8>, Problem<'static>> {
     let (found, mut more) = conn.ctx.shared.clients.page(page.after_number()?, page.limit);
     let mut clients = Vec::with_capacity(found.len());
-    let mut bytes = 0_usize;
+    let mut weight = Weight::default();
     for client in &found {
-        if bytes > PAGE_BYTES {
+        let is = &client.is;
+        if !weight.takes(&[&is.principal, &is.client]) {
             more = true;
             break;
         }
-        let is = &client.is;
-        bytes = bytes.saturating_add(is.principal.len()).saturating_add(is.client.len());
         clients.push(Client {
             id: client.id,
             door: is.door.name(),

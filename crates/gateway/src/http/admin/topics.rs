@@ -1,6 +1,6 @@
 //! `GET /api/v1/topics`: the retained messages that the requester may read, without their payloads.
 
-use fogmux_http::api::{Moment, PAGE_BYTES, Page, TopicEntry, Topics, cursor};
+use fogmux_http::api::{Moment, Page, TopicEntry, Topics, Weight, cursor};
 
 use super::super::{conn::Conn, identity::Identity};
 
@@ -10,17 +10,16 @@ pub(super) fn page(conn: &Conn, identity: &Identity, page: &Page<'_>) -> Vec<u8>
     let found = ctx.bus().retained_page(&page.prefix, page.after.as_deref(), page.limit, now);
     let mut topics = Vec::with_capacity(found.messages.len());
     let mut next = found.next.as_deref().map(cursor);
-    let mut bytes = 0_usize;
+    let mut weight = Weight::default();
     for message in &found.messages {
         let topic = message.topic.as_str();
-        if bytes > PAGE_BYTES {
-            next = topics.last().map(|entry: &TopicEntry<'_>| cursor(entry.topic));
-            break;
-        }
         if !identity.gate.access().may_read(topic) {
             continue;
         }
-        bytes = bytes.saturating_add(topic.len()).saturating_add(message.publisher.principal.len());
+        if !weight.takes(&[topic, &message.publisher.principal, message.content_type.as_deref().unwrap_or_default()]) {
+            next = topics.last().map(|entry: &TopicEntry<'_>| cursor(entry.topic));
+            break;
+        }
         topics.push(TopicEntry {
             topic,
             bytes: message.payload.len(),

@@ -108,6 +108,8 @@ fn foreign_pages_change_nothing() {
                 assert_eq!(house.ask(&format!("{request}|{header}||{{}}")).await.status(), 403, "{request} {header}");
             }
         }
+        let two = "DELETE /api/v1/clients/1|origin: http://localhost|origin: http://evil.example";
+        assert_eq!(house.ask(two).await.status(), 403);
         // The types that a form of another page can send without asking first.
         for form in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
             let request = format!("POST /api/v1/rules/test|content-type: {form}||{{}}");
@@ -185,6 +187,30 @@ fn hostile_names_are_text_and_long_ones_do_not_end_the_list() {
 }
 
 #[test]
+fn texts_of_publishers_do_not_make_a_page_longer_than_its_bound() {
+    // More than what all answers together may hold (`http.unread_bytes`), so that the list would be refused for ever.
+    const TOPICS: usize = 300;
+    run(HttpConfig::default(), async |house| {
+        let (publisher, now) = (Publisher::internal(), house.ctx.now());
+        let content_type = "\u{1}".repeat(60_000);
+        for number in 0..TOPICS {
+            let topic = format!("typed/{number:03}");
+            let topic = TopicRef::new(&topic).unwrap();
+            let unix_ms = house.ctx.unix_ms(now);
+            let mut publication = Publication::new(topic, Payload::Slice(b"1"), &publisher, now, unix_ms);
+            (publication.meaning, publication.content_type) = (Meaning::Value, Some(&*content_type));
+            drop(house.ctx.worker.borrow_mut().publish(&mut [publication]));
+        }
+        let mut client = house.connect(true);
+        let answer = client.ask("GET /api/v1/topics?limit=1000").await;
+        assert_eq!(answer.status(), 200, "{}", answer.head);
+        // One entry is on a page whatever its length: 60 000 control characters of six bytes.
+        assert!(answer.body.len() < 2 * fogmux_http::api::PAGE_BYTES, "{}", answer.body.len());
+        assert_eq!(pages(&mut client, "limit=1000").await.len(), TOPICS);
+    });
+}
+
+#[test]
 fn the_rules_are_tested_as_on_the_command_line() {
     let acl = "[[allow]]\nuser = \"viewer\"\nread = [\"open/#\"]\n";
     run_under(HttpConfig::default(), rules(Some(acl)), async |house| {
@@ -205,9 +231,20 @@ fn the_rules_are_tested_as_on_the_command_line() {
             assert_eq!(decision["allowed"], allowed, "{question} {decision}");
             assert_eq!(decision["line"].is_number(), allowed && topic != "open/#", "{decision}");
         }
-        let filter = "POST /api/v1/rules/test|content-type: application/json||\
-                      {\"identity\":\"viewer\",\"action\":\"write\",\"topic\":\"a/#\"}";
-        assert_eq!(house.ask(filter).await.status(), 400);
+        let long = "open/".repeat(13_108);
+        for (action, topic) in [
+            ("write", "a/#"),
+            ("read", ""),
+            ("read", "open/\0"),
+            ("read", "open/a+"),
+            ("read", "open/#/x"),
+            ("read", "open/#x"),
+            ("read", &long),
+        ] {
+            let question = serde_json::json!({"identity": "viewer", "action": action, "topic": topic});
+            let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
+            assert_eq!(house.ask(&request).await.status(), 400, "{action} {}", topic.get(..20).unwrap_or(topic));
+        }
     });
 }
 

@@ -43,3 +43,45 @@ fn publications_of_one_connection_to_very_many_let_others_have_their_turn() {
         assert!(turns.len() >= REQUESTS / 2, "{REQUESTS} publications, after turns of the neighbour: {turns:?}");
     });
 }
+
+#[test]
+fn lists_that_are_asked_for_at_once_let_others_have_their_turn() {
+    run(HttpConfig::default(), async |house| {
+        for number in 0..1000 {
+            house.publish_retained(&format!("plant/{number}"), b"x");
+        }
+        let mut many: Vec<_> = (0..REQUESTS).map(|_| house.connect(true)).collect();
+        let mut neighbour = house.connect(true);
+        assert_eq!(neighbour.ask("GET /healthz").await.status(), 200);
+        let answered = Rc::new(std::cell::Cell::new(0));
+        for client in &mut many {
+            client.send("GET /api/v1/topics?limit=1000").await;
+        }
+        let readers = many.into_iter().map(|mut client| {
+            let answered = Rc::clone(&answered);
+            tokio::task::spawn_local(async move {
+                assert_eq!(client.receive(false).await.status(), 200);
+                answered.set(answered.get() + 1);
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        let answers = async {
+            for reader in readers {
+                reader.await.unwrap();
+            }
+        };
+        let mut turns = Vec::new();
+        let asks = async {
+            loop {
+                assert_eq!(neighbour.ask("GET /healthz").await.status(), 200);
+                turns.push(answered.get());
+            }
+        };
+        tokio::select! {
+            biased;
+            never = asks => never,
+            () = answers => {}
+        }
+        assert!(turns.len() >= REQUESTS / 2, "{REQUESTS} lists, after turns of the neighbour: {turns:?}");
+    });
+}
