@@ -59,7 +59,7 @@ async def run_matrix(arguments, report):
     print(report.matrix())
 
 
-PARTS = ["matrix", "scenarios", "access", "powercut", "loss"]
+PARTS = ["documents", "matrix", "scenarios", "access", "powercut", "loss"]
 
 
 async def main() -> int:
@@ -74,6 +74,9 @@ async def main() -> int:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     parts = arguments.part or PARTS
     report, began = Report(), time.monotonic()
+    if "documents" in parts:
+        from documents import run_documents
+        await run_documents(arguments, report)
     if "matrix" in parts:
         await run_matrix(arguments, report)
     if "scenarios" in parts:

@@ -38,6 +38,9 @@ const CLIENTS: [Program; 15] = [
     Program { name: "cc", package: "gcc" },
 ];
 
+/// A header, and the Debian package that has it: docs/clients.md has clients in C.
+const HEADER: (&str, &str) = ("/usr/include/mosquitto.h", "libmosquitto-dev");
+
 const BROWSER: [Program; 2] =
     [Program { name: "chromium", package: "chromium" }, Program { name: "node", package: "nodejs" }];
 
@@ -76,6 +79,10 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     let missing = CLIENTS.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
     let mut packages: Vec<&str> = missing.collect();
     packages.dedup();
+    let (header, package) = HEADER;
+    if !Path::new(header).exists() {
+        packages.push(package);
+    }
     packages.extend(for_python());
     debian(&packages)?;
     // The compiler is busy while the others wait for the network.
