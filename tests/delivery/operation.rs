@@ -5,6 +5,7 @@ mod checked;
 mod clock;
 mod damage;
 mod descriptors;
+mod discovery;
 mod disk;
 mod early;
 mod exit;
@@ -42,6 +43,9 @@ pub(crate) const CASES: &[Case] = &[
     listeners::ADDRESSES,
     listeners::LATER,
     listeners::OSCORE,
+    discovery::GROUPS,
+    discovery::BOUNDS,
+    discovery::CLIENTS,
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,
