@@ -7,6 +7,7 @@ mod clock;
 mod control;
 mod damage;
 mod descriptors;
+mod discovery;
 mod disk;
 mod early;
 mod exit;
@@ -45,6 +46,9 @@ pub(crate) const CASES: &[Case] = &[
     listeners::ADDRESSES,
     listeners::LATER,
     listeners::OSCORE,
+    discovery::GROUPS,
+    discovery::BOUNDS,
+    discovery::CLIENTS,
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,

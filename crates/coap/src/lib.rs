@@ -10,6 +10,7 @@ pub mod code;
 pub mod content_format;
 pub mod encode;
 pub mod etag;
+pub mod group;
 mod jitter;
 pub mod link_format;
 pub mod message;

@@ -9,7 +9,7 @@ use fogmux_auth::{Acl, CertificateRules, Psks, Tokens, Users};
 use fogmux_net::{ClientTrust, TlsConfig, TlsError};
 
 use crate::cli::Check;
-use crate::config::{Config, Location, Problem, Problems, REFERENCE, load, sources};
+use crate::config::{Config, Listener, Location, Problem, Problems, REFERENCE, load, sources};
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::memory_limit;
@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
 /// unless the configuration names others.
 pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> {
     let mut remarks = warnings(config, directory);
+    remarks.extend(config.listeners.each().filter_map(|(name, listener)| silent_groups(name, listener)));
     let file = |named: &Option<PathBuf>, name: &str| {
         named.clone().or_else(|| Some(data::directory(directory).ok()?.join(name)).filter(|file| file.is_file()))
     };
@@ -71,6 +72,18 @@ pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> 
         }));
     }
     remarks
+}
+
+/// Remarks on a listener that answers requests to groups, and has nothing to tell at any of its addresses: what such an
+/// answer shows is what a client without any credential may read.
+fn silent_groups(name: &str, listener: &Listener) -> Option<String> {
+    let is_silent = !listener.addresses.iter().any(|address| listener.lets_anonymous_in(*address));
+    (listener.enabled && listener.multicast == Some(true) && is_silent).then(|| {
+        format!(
+            "listeners.{name}.multicast: no request to a group is answered, because clients without credentials are \
+             admitted at none of its addresses"
+        )
+    })
 }
 
 /// Returns warnings about a configuration that grants more than it seems to, or marks that do not fit the memory there

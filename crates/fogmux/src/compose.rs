@@ -208,6 +208,7 @@ fn addresses(listener: &Configured, http3: bool) -> Vec<Listen> {
             security,
             remote_anonymous: listener.anonymous && listener.allow_remote_anonymous,
             proxy_protocol: kind != Listener::Http3 && listener.proxy_protocol == Some(true),
+            multicast: listener.multicast == Some(true),
             oscore_only: listener.is_oscore_only() && !address.ip().is_loopback(),
         })
         .collect()

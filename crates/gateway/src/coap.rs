@@ -11,6 +11,8 @@ mod core;
 mod door;
 mod dtls;
 mod expiry;
+#[cfg(target_os = "linux")]
+mod group;
 mod handover;
 mod handshakes;
 mod heaviest;
@@ -38,7 +40,7 @@ mod well_known;
 pub use config::CoapConfig;
 pub use context::CoapContext;
 pub use dtls::DtlsListener;
-pub use fogmux_coap::server::Amplification;
+pub use fogmux_coap::{BlockSize, group::GroupConfig, server::Amplification};
 pub use fogmux_dtls::EndpointConfig;
 pub use handover::Handover;
 pub use shared::CoapDoor;
@@ -85,6 +87,20 @@ pub async fn serve(ctx: Rc<CoapContext>, socket: UdpSocket, listener: Listener) 
     match socket::Socket::new(socket) {
         Ok(socket) => door::run(ctx, socket, listener).await,
         Err(error) => tracing::error!(%error, "the CoAP socket cannot be used"),
+    }
+}
+
+/// Answers requests to the groups of CoAP nodes until drain, by way of a listener's socket.
+pub async fn serve_group(ctx: Rc<CoapContext>, socket: UdpSocket, listener: Listener) {
+    #[cfg(target_os = "linux")]
+    match group::Groups::new(ctx, socket, listener) {
+        Ok(groups) => groups.run().await,
+        Err(error) => tracing::error!(%error, "the groups of CoAP cannot be served"),
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        drop((ctx, socket, listener));
+        tracing::error!("requests to groups are served on Linux only");
     }
 }
 

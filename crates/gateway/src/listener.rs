@@ -115,6 +115,8 @@ pub struct Listen {
     pub proxy_protocol: bool,
     /// Whether every CoAP request without OSCORE is refused, discovery included.
     pub oscore_only: bool,
+    /// Whether requests to the groups of CoAP nodes are answered (RFC 7252 §8).
+    pub multicast: bool,
 }
 
 impl Listen {
@@ -132,6 +134,7 @@ impl Listen {
             remote_anonymous: false,
             proxy_protocol: false,
             oscore_only: false,
+            multicast: false,
         }
     }
 }

@@ -63,6 +63,15 @@ pub struct MqttMetrics {
     pub expired_sessions: Counter,
 }
 
+/// Answers to those who look for this gateway on the network.
+#[derive(Debug, Default)]
+pub struct Discovery {
+    /// Sent.
+    pub answered: Counter,
+    /// Not sent: there was nothing to tell, too much was asked, or somebody asked who is on another network.
+    pub suppressed: Counter,
+}
+
 /// Reloads by SIGHUP, by outcome.
 #[derive(Debug, Default)]
 pub struct Reloads {
@@ -112,6 +121,8 @@ pub struct Metrics {
     pub coap_uploads_bytes: Gauge,
     /// Large messages for CoAP observers that are not retained, of which the rest went before it was fetched.
     pub coap_events_lost: Counter,
+    /// Requests to the groups of CoAP nodes.
+    pub coap_groups: Discovery,
     /// HTTP.
     pub http: DoorMetrics,
     /// XMPP.

@@ -13,6 +13,7 @@ mod dates;
 pub mod dtls;
 mod error;
 mod handshakes;
+pub mod interfaces;
 pub mod key_log;
 pub mod listener;
 #[cfg(feature = "tls-openssl")]

@@ -52,8 +52,24 @@ pub fn udp(address: SocketAddr, sharing: PortSharing) -> io::Result<UdpSocket> {
     // Less than we ask for is no reason not to start.
     let _ = socket.set_recv_buffer_size(UDP_BUFFER_BYTES);
     let _ = socket.set_send_buffer_size(UDP_BUFFER_BYTES);
+    decline_groups_of_others(&socket, address);
     socket.bind(&address.into())?;
     Ok(socket.into())
+}
+
+/// Has a socket of all addresses not take what comes to groups that other sockets of this machine have joined: what was
+/// sent to a group must not be answered as if it had been sent to this machine (RFC 7252 §8.2).
+fn decline_groups_of_others(socket: &Socket, address: SocketAddr) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        // Before Linux 4.20 there was no such option for IPv6.
+        let _ = match address {
+            SocketAddr::V4(_) => socket.set_multicast_all_v4(false),
+            SocketAddr::V6(_) => socket.set_multicast_all_v6(false),
+        };
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = (socket, address);
 }
 
 /// UDP sockets for `count` workers on one port. With port 0 all get the same free one.
@@ -61,7 +77,16 @@ pub fn udp(address: SocketAddr, sharing: PortSharing) -> io::Result<UdpSocket> {
 /// # Errors
 /// The system refuses the address.
 pub fn udp_group(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
-    let sharing = if count > 1 { PortSharing::Shared } else { PortSharing::Exclusive };
+    udp_group_as(address, count, if count > 1 { PortSharing::Shared } else { PortSharing::Exclusive })
+}
+
+/// The same with a choice: a port that is shared can also be that of multicast groups, [`Interface::join`].
+///
+/// # Errors
+/// The system refuses the address.
+///
+/// [`Interface::join`]: crate::interfaces::Interface::join
+pub fn udp_group_as(address: SocketAddr, count: usize, sharing: PortSharing) -> io::Result<Vec<UdpSocket>> {
     // Shared sockets of the same user would join each other in silence: a second gateway must fail to start instead.
     let probe = if address.port() == 0 { None } else { Some(udp(address, PortSharing::Exclusive)?) };
     drop(probe);

@@ -122,9 +122,14 @@ fn addresses() -> Result<String> {
 
 /// A gateway on the ports that its file names, with its banner.
 fn serve(home: &Path, text: &str) -> Result<(Child, Value)> {
+    serve_by(Command::new(std::env::var("FOGMUX_BIN").context("FOGMUX_BIN")?), home, text)
+}
+
+/// The same by a command that has the program as its last word.
+pub(super) fn serve_by(mut command: Command, home: &Path, text: &str) -> Result<(Child, Value)> {
     let file = home.join("fogmux.toml");
     std::fs::write(&file, text)?;
-    let mut gateway = Command::new(std::env::var("FOGMUX_BIN").context("FOGMUX_BIN")?)
+    let mut gateway = command
         .args(["serve", "--json", "-c"])
         .arg(file)
         .arg("--data")

@@ -33,6 +33,13 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
                 "false, or addresses in proxy.addresses",
             );
         }
+        if listener.enabled && listener.multicast == Some(true) && listener.is_oscore_only() {
+            findings.clash(
+                &format!("listeners.{name}.multicast"),
+                "nothing is told to clients without OSCORE at this listener",
+                "false, or another listener for discovery",
+            );
+        }
         if listener.enabled {
             find_weak_profiles(name, listener, findings);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fogmux_coap::server::Amplification;
 #[cfg(feature = "coap")]
-use fogmux_gateway::coap::{CoapConfig, EndpointConfig};
+use fogmux_gateway::coap::{BlockSize, CoapConfig, EndpointConfig, GroupConfig};
 #[cfg(feature = "http")]
 use fogmux_gateway::http::HttpConfig;
 #[cfg(feature = "mqtt")]
@@ -235,7 +235,20 @@ impl Section for CoapConfig {
         let whom =
             [("unverified", Amplification::Unverified), ("all", Amplification::All), ("nobody", Amplification::Off)];
         reader.choice("prove_address", &mut self.amplification, &whom);
+        reader.section("multicast", &mut self.group);
         reader.section("dtls", &mut self.dtls);
+    }
+}
+
+#[cfg(feature = "coap")]
+impl Section for GroupConfig {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        reader.duration("leisure", &mut self.leisure, Duration::ZERO..=Duration::from_secs(60));
+        reader.count("waiting_max", &mut self.waiting_max, 1..=10_000);
+        reader.count("answers_per_minute", &mut self.answers_per_minute, 1..=100_000);
+        let mut bytes = self.block_size.bytes();
+        reader.size_of("block_bytes_max", &mut bytes, &[16, 32, 64, 128, 256, 512, 1024]);
+        self.block_size = BlockSize::at_most(bytes);
     }
 }
 

@@ -159,6 +159,8 @@ pub(crate) struct Listener {
     pub(crate) protection: Protection,
     /// Whether connections come from listed proxies and begin with a header of the PROXY protocol; `None` on UDP.
     pub(crate) proxy_protocol: Option<bool>,
+    /// Whether requests to the groups of CoAP nodes are answered; `None` where there are no such requests.
+    pub(crate) multicast: Option<bool>,
 }
 
 impl Listener {
@@ -186,6 +188,7 @@ impl Listener {
             auth: defaults.auth,
             protection,
             proxy_protocol: (!is_on_udp(kind)).then_some(defaults.proxy_protocol),
+            multicast: (kind == Kind::Coap).then_some(false),
         }
     }
 
@@ -283,6 +286,9 @@ impl Section for Listener {
         read_auth(reader, &mut self.auth);
         if let Some(proxied) = &mut self.proxy_protocol {
             reader.flag("proxy_protocol", proxied);
+        }
+        if let Some(multicast) = &mut self.multicast {
+            reader.flag("multicast", multicast);
         }
         match &mut self.protection {
             Protection::Plain { allow_plaintext } => reader.flag("allow_plaintext", allow_plaintext),

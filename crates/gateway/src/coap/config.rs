@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use fogmux_coap::{BlockSize, ServerConfig, server::Amplification, stream::SessionConfig, transmission::Transmission};
+use fogmux_coap::{
+    BlockSize, ServerConfig, group::GroupConfig, server::Amplification, stream::SessionConfig,
+    transmission::Transmission,
+};
 use fogmux_dtls::EndpointConfig;
 
 /// Configuration of the CoAP door. Every field has a default.
@@ -75,6 +78,8 @@ pub struct CoapConfig {
     /// Which clients have to prove their address by an Echo (RFC 9175) before responses of more than three times the
     /// request, and before observing: those that are not on loopback, all, or none.
     pub amplification: Amplification,
+    /// Bounds of answers to requests to multicast groups; these are per listener and address.
+    pub group: GroupConfig,
     /// Bounds of DTLS; its suites are the listener's.
     pub dtls: EndpointConfig,
 }
@@ -112,6 +117,7 @@ impl Default for CoapConfig {
             unacknowledged_max: Duration::from_secs(60),
             pending_max: 4096,
             links_max: 1000,
+            group: GroupConfig::default(),
             dtls: EndpointConfig::default(),
             amplification: machine.amplification,
         }

@@ -25,6 +25,13 @@ const CONTEXTS_MAX: usize = 65_536;
 /// Permissions in the form that the bus asks for.
 pub(super) struct Gate(Access);
 
+impl Gate {
+    /// Whose permissions they are.
+    pub(super) fn principal(&self) -> &Principal {
+        self.0.principal()
+    }
+}
+
 impl ReadGate for Gate {
     fn may_read(&self, topic: &str) -> bool {
         self.0.may_read(topic)
@@ -200,6 +207,17 @@ impl Admission {
             }
         }
     }
+}
+
+/// The permissions of a client without any credential at a listener; `None` where it is not admitted.
+#[cfg(target_os = "linux")]
+pub(super) fn of_anybody(ctx: &CoapContext, listener: Listener) -> Option<Gate> {
+    let (open, oscore_only) = match listener.by {
+        Some(place) => (ctx.shared.listening.admits(place), ctx.shared.listening.oscore_only(place)),
+        None => (listener.anonymous, false),
+    };
+    let principal = ctx.authority().anonymous(open).filter(|_| open && !oscore_only)?;
+    Some(Gate(ctx.authority().access(&principal, "", Door::Coap)))
 }
 
 fn identity(ctx: &CoapContext, slot: SlotId, who: &Verified) -> Arc<Identity> {

@@ -12,7 +12,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::io::{Interest, unix::AsyncFd};
 
 #[cfg(target_os = "linux")]
-use self::direct::Sender;
+pub(super) use self::direct::Sender;
 use super::transport::{Path, Transport};
 
 /// Room for one datagram, or for what the kernel has joined (GRO).
@@ -229,7 +229,7 @@ mod direct {
 
     use super::Path;
 
-    pub(super) struct Sender {
+    pub(in crate::coap) struct Sender {
         /// A socket of all addresses has to say from which it answers.
         wildcard: bool,
         headers: MultiHeaders<SockaddrStorage>,
@@ -264,14 +264,14 @@ mod direct {
     }
 
     impl Sender {
-        pub(super) fn new(_: &UdpSocket, wildcard: bool) -> io::Result<Self> {
+        pub(in crate::coap) fn new(_: &UdpSocket, wildcard: bool) -> io::Result<Self> {
             // The shorter of the two fits in: what is left is no header, and the kernel stops there.
             let source = wildcard.then(|| cmsg_space!(in6_pktinfo));
             Ok(Self { wildcard, headers: MultiHeaders::preallocate(BATCH_SIZE, source) })
         }
 
         /// Sends as many as the kernel takes at once, at least one; gives how many.
-        pub(super) fn send<'a>(
+        pub(in crate::coap) fn send<'a>(
             &mut self,
             io: &UdpSocket,
             datagrams: impl ExactSizeIterator<Item = (Path, &'a [u8])>,

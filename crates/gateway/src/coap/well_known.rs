@@ -1,8 +1,8 @@
 //! `/.well-known/core` (RFC 6690 §4): the topics that have a value and that the caller may read.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use fogmux_bus::{Filter, Message, ReadGate, Topic, etag};
+use fogmux_bus::{Filter, Message, ReadGate, Timestamp, Topic, etag};
 use fogmux_coap::{
     Code, ETag, Payload, Query, Request, Response, Ticket, content_format,
     link_format::{Link, write_segment},
@@ -10,7 +10,10 @@ use fogmux_coap::{
 use smallvec::SmallVec;
 
 use super::{
+    context::CoapContext,
     core::{Ask, Core, machine_time},
+    identity::Gate,
+    looks::Allowance,
     translate::ROOT,
     transport::Path,
 };
@@ -31,6 +34,16 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Messages looked at between two looks at how many links there are.
 const CHUNK: usize = 128;
 
+/// The link to the list of all topics.
+const ROOT_LINK: Link<'static> = Link {
+    href: "/ps",
+    resource_types: ROOT_TYPE,
+    interfaces: INTERFACE,
+    content_format: None,
+    size: None,
+    observable: true,
+};
+
 impl Core {
     /// Everything, as far as the queries let it through.
     pub(super) fn discover(&mut self, ask: &Ask<'_>, request: &Request<'_>, ticket: Ticket<Path>) {
@@ -48,53 +61,76 @@ impl Core {
             self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
             return;
         }
-        let mut list = List { text: String::new(), href: String::new(), queries, left: self.ctx.door.config.links_max };
+        let mut list = List::new(&self.ctx, queries);
         if filter.as_str() == "#" {
-            list.add(&Link {
-                href: "/ps",
-                resource_types: ROOT_TYPE,
-                interfaces: INTERFACE,
-                observable: true,
-                ..Link::default()
-            });
+            list.add(&ROOT_LINK);
         }
         if !self.fill(ask, filter, &mut list) {
             self.respond(ask.now, ticket, &Response::unavailable(LOOK_AGAIN_AFTER));
             return;
         }
-        let response = Response {
-            content_format: Some(content_format::LINK_FORMAT),
-            etag: Some(ETag::from_u64(etag(list.text.as_bytes(), None))),
-            payload: Payload::Slice(list.text.as_bytes()),
-            ..Response::new(Code::CONTENT)
-        };
-        self.respond(ask.now, ticket, &response);
+        self.respond(ask.now, ticket, &response(&list.text));
     }
 
-    /// Says whether the list is to be shown: others may have asked for too many of late.
+    /// Says whether the list is to be shown.
     fn fill(&mut self, ask: &Ask<'_>, filter: &Filter, list: &mut List<'_>) -> bool {
-        let mut after: Option<Topic> = None;
-        let owner = unfinished::owner(ask.identity.principal(), ask.from);
-        let mut looks = self.lists.begin(ask.now, owner);
-        loop {
-            let chunk = self.ctx.bus().retained(filter, after.as_ref(), CHUNK, ask.now);
-            for message in chunk.messages.iter().filter(|message| ask.identity.gate.may_read(&message.topic)) {
-                list.add_topic(message);
-            }
-            let may_go_on = self.lists.spend(&mut looks, chunk.scanned, chunk.messages.len());
-            after = chunk.next;
-            if after.is_none() || list.left == 0 {
-                return true;
-            }
-            if !may_go_on {
-                let is_shown = looks.is_all_there_is();
-                if !is_shown {
-                    let principal = &ask.identity.principal().name;
-                    self.ctx.shared.metrics.shares.refused(Table::CoapLists, principal, ask.now);
-                }
-                return is_shown;
-            }
+        fill(&self.ctx, &mut self.lists, (ask.now, ask.from), &ask.identity.gate, filter, list)
+    }
+}
+
+/// All that somebody may read, as far as the queries let it through. `None` if others have asked for too much of late.
+#[cfg(target_os = "linux")]
+pub(super) fn all_links(
+    ctx: &CoapContext,
+    allowance: &mut Allowance,
+    asked: (Timestamp, SocketAddr),
+    gate: &Gate,
+    queries: &[Query<'_>],
+) -> Option<String> {
+    let mut list = List::new(ctx, queries);
+    list.add(&ROOT_LINK);
+    let all = Filter::new("#").ok()?;
+    fill(ctx, allowance, asked, gate, &all, &mut list).then_some(list.text)
+}
+
+/// Adds the topics that may be read. Says whether the list is to be shown: others may have asked for too many of late.
+fn fill(
+    ctx: &CoapContext,
+    allowance: &mut Allowance,
+    (now, from): (Timestamp, SocketAddr),
+    gate: &Gate,
+    filter: &Filter,
+    list: &mut List<'_>,
+) -> bool {
+    let mut after: Option<Topic> = None;
+    let mut looks = allowance.begin(now, unfinished::owner(gate.principal(), from));
+    loop {
+        let chunk = ctx.bus().retained(filter, after.as_ref(), CHUNK, now);
+        for message in chunk.messages.iter().filter(|message| gate.may_read(&message.topic)) {
+            list.add_topic(message);
         }
+        let may_go_on = allowance.spend(&mut looks, chunk.scanned, chunk.messages.len());
+        after = chunk.next;
+        if after.is_none() || list.left == 0 {
+            return true;
+        }
+        if !may_go_on {
+            let is_shown = looks.is_all_there_is();
+            if !is_shown {
+                ctx.shared.metrics.shares.refused(Table::CoapLists, &gate.principal().name, now);
+            }
+            return is_shown;
+        }
+    }
+}
+
+/// The response with a list.
+pub(super) fn response(list: &str) -> Response<'_> {
+    Response {
+        content_format: Some(content_format::LINK_FORMAT),
+        etag: Some(ETag::from_u64(etag(list.as_bytes(), None))),
+        payload: Payload::Slice(list.as_bytes()),
+        ..Response::new(Code::CONTENT)
     }
 }
 
@@ -106,7 +142,11 @@ struct List<'q> {
     left: usize,
 }
 
-impl List<'_> {
+impl<'q> List<'q> {
+    fn new(ctx: &CoapContext, queries: &'q [Query<'q>]) -> Self {
+        Self { text: String::new(), href: String::new(), queries, left: ctx.door.config.links_max }
+    }
+
     fn add_topic(&mut self, message: &Message) {
         let mut href = std::mem::take(&mut self.href);
         href.clear();

@@ -108,6 +108,7 @@ impl Collector for Snapshot {
         }
         self.encode_certificates(&mut encoder)?;
         self.encode_listeners(&mut encoder)?;
+        self.encode_discovery(&mut encoder)?;
         self.encode_mqtt_cut(&mut encoder)?;
         self.encode_shares(&mut encoder)?;
         let mut family = descriptor(&mut encoder, "door_connections", "Connections open", MetricType::Gauge)?;
@@ -134,6 +135,17 @@ impl Snapshot {
         let help = "MQTT logins that ended because all logins under way held too much";
         let gave_way = ConstCounter::new(self.0.metrics.mqtt_only.logins_gave_way.get());
         gave_way.encode(descriptor(encoder, "mqtt_logins_gave_way", help, MetricType::Counter)?)
+    }
+
+    fn encode_discovery(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let help = "Answers to those who look for this gateway by multicast, sent and suppressed";
+        let mut family = descriptor(encoder, "discovery_answers", help, MetricType::Counter)?;
+        for (by, discovery) in [("coap", &self.0.metrics.coap_groups)] {
+            for (outcome, count) in [("sent", &discovery.answered), ("suppressed", &discovery.suppressed)] {
+                ConstCounter::new(count.get()).encode(family.encode_family(&[("by", by), ("outcome", outcome)])?)?;
+            }
+        }
+        Ok(())
     }
 
     fn encode_certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {

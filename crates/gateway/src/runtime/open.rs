@@ -65,6 +65,9 @@ pub(super) enum Udp {
     /// CoAP: one for each worker.
     #[cfg(feature = "coap")]
     Coap { socket: std::net::UdpSocket, listener: coap::Listener },
+    /// The groups of CoAP nodes, with another handle of a listener's socket, from which they are answered.
+    #[cfg(feature = "coap")]
+    CoapGroup { socket: std::net::UdpSocket, listener: coap::Listener },
     /// CoAP over DTLS: one for each worker.
     #[cfg(feature = "coap")]
     Coaps { socket: std::net::UdpSocket, listener: Box<coap::DtlsListener> },
@@ -220,11 +223,17 @@ impl Prepared {
             }
             #[cfg(feature = "coap")]
             Way::Coap => {
-                let group = listener::udp_group(wanted, self.workers)?;
+                let multicast = self.listen.multicast;
+                // The port of all addresses is that of the groups as well.
+                let is_shared = self.workers > 1 || multicast && wanted.ip().is_unspecified();
+                let sharing = if is_shared { PortSharing::Shared } else { PortSharing::Exclusive };
+                let group = listener::udp_group_as(wanted, self.workers, sharing)?;
                 let address = address_of(&group, wanted)?;
                 let listener = self.coap();
-                let sockets = group.into_iter().map(|socket| Udp::Coap { socket, listener });
-                (Bound::Udp(sockets.enumerate().collect()), address)
+                let answers = group.first().filter(|_| multicast).map(std::net::UdpSocket::try_clone).transpose()?;
+                let sockets = group.into_iter().map(|socket| Udp::Coap { socket, listener }).enumerate();
+                let groups = answers.map(|socket| (0, Udp::CoapGroup { socket, listener }));
+                (Bound::Udp(sockets.chain(groups).collect()), address)
             }
             #[cfg(feature = "coap")]
             Way::Coaps { credentials, cookies } => {

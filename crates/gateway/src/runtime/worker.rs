@@ -197,6 +197,10 @@ fn serve_udp(doors: &WorkerDoors, udp: Udp, tasks: &Tasks) {
         #[cfg(feature = "coap")]
         Udp::Coap { socket, listener } => tasks.spawn(coap::serve(Rc::clone(&doors.coap), socket, listener)),
         #[cfg(feature = "coap")]
+        Udp::CoapGroup { socket, listener } => {
+            tasks.spawn(coap::serve_group(Rc::clone(&doors.coap), socket, listener));
+        }
+        #[cfg(feature = "coap")]
         Udp::Coaps { socket, listener } => tasks.spawn(coap::serve_dtls(Rc::clone(&doors.coap), socket, *listener)),
         #[cfg(feature = "http")]
         Udp::Http3 { socket, tls, limits, listen, place } => {
