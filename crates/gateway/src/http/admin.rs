@@ -6,6 +6,7 @@
 
 mod clients;
 mod rules;
+mod sessions;
 mod status;
 mod topics;
 
@@ -42,6 +43,9 @@ where
         Resource::Topics => Ok(json(topics::page(conn, identity, &page()?))),
         Resource::Clients => Ok(json(clients::page(conn, &page()?)?)),
         Resource::Client(id) => clients::kick(conn, identity, id),
+        Resource::Sessions => Ok(json(sessions::page(conn, &page()?)?)),
+        Resource::Session(id) => sessions::end(conn, identity, id).await,
+        Resource::SessionSubscriptions(id) => Ok(json(sessions::subscriptions(conn, id, &page()?)?)),
         Resource::RuleTest => rules::test(conn, identity, parts, body).await.map(json),
     }
 }
