@@ -4,6 +4,7 @@ mod admin;
 mod door;
 mod parked;
 mod reader;
+mod sessions;
 mod streams;
 mod unread;
 
@@ -38,6 +39,8 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http metrics in the format that is asked for", run: door::metrics },
     Case { name: "http administrators disconnect a client of each door", run: admin::disconnected },
     Case { name: "http administrators see each of many clients once", run: admin::many },
+    Case { name: "http administrators see and end MQTT sessions, which the store forgets", run: sessions::ended },
+    Case { name: "http administrators see each of many sessions once", run: sessions::many },
     Case { name: "http MQTT over WebSocket is counted, and its will published at shutdown", run: door::mqtt_inside },
 ];
 

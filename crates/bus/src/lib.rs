@@ -58,7 +58,7 @@ pub use outcome::Outcome;
 pub use retained::{
     ClockSet, Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
 };
-pub use session::{Asked, AttachError, Attached, Departure, GaveWay, SessionKey, Sessions};
+pub use session::{Asked, AttachError, Attached, Departure, GaveWay, ListedSession, SessionKey, Sessions};
 pub use share::{NoRoom, RESERVE_PERCENT, Room, Share, Shares};
 pub use slot::{Claim, Displaced, Slot};
 pub use slow_down::{Progress, SlowDown, Until};

@@ -1,6 +1,7 @@
 //! Sessions: mailboxes that outlive a connection, by name, until they expire.
 
 mod departures;
+mod listed;
 mod restored;
 
 use std::{
@@ -12,6 +13,7 @@ use std::{
 pub use departures::Departure;
 use departures::{Departures, Holder, Session};
 use hashbrown::HashMap;
+pub use listed::ListedSession;
 
 use crate::{
     Timestamp,
@@ -86,6 +88,8 @@ struct Entry<M: Mailbox> {
     transient: bool,
     /// The number of the latest attachment or detachment.
     since: u64,
+    /// The number of the session, unique since the start.
+    number: u64,
 }
 
 /// The sessions of one principal.
@@ -99,6 +103,10 @@ struct Held {
 struct Inner<M: Mailbox> {
     by_key: HashMap<SessionKey, Entry<M>, foldhash::fast::RandomState>,
     expiry: BTreeSet<(Timestamp, SessionKey)>,
+    /// In the order in which they began, for lists that are read page by page.
+    by_number: BTreeMap<u64, SessionKey>,
+    /// The number of the latest session.
+    last: u64,
     /// Sessions without a connection.
     away: usize,
     held: HashMap<Arc<str>, Held, foldhash::fast::RandomState>,
@@ -128,12 +136,16 @@ impl<M: Mailbox> Inner<M> {
 
     fn insert(&mut self, key: SessionKey, entry: Entry<M>) {
         self.weigh(&Arc::clone(&entry.principal), |count| count + 1);
-        self.by_key.insert(key, entry);
+        self.last += 1;
+        let number = self.last;
+        self.by_number.insert(number, key.clone());
+        self.by_key.insert(key, Entry { number, ..entry });
     }
 
     fn remove(&mut self, key: &SessionKey) -> Option<Entry<M>> {
         self.come_back(key);
         let entry = self.by_key.remove(key)?;
+        self.by_number.remove(&entry.number);
         self.weigh(&entry.principal, |count| count.saturating_sub(1));
         Some(entry)
     }
@@ -213,6 +225,8 @@ impl<M: Mailbox> Sessions<M> {
         let inner = Inner {
             by_key: HashMap::default(),
             expiry: BTreeSet::new(),
+            by_number: BTreeMap::new(),
+            last: 0,
             away: 0,
             held: HashMap::default(),
             by_weight: BTreeSet::new(),
@@ -277,7 +291,8 @@ impl<M: Mailbox> Sessions<M> {
         let claim = slot.claim(worker);
         let (since, principal) = (inner.next_move(), Arc::clone(principal));
         let transient = asked.transient;
-        let entry = Entry { slot: Arc::clone(&slot), principal, expires: None, away: false, transient, since };
+        let slot_of = Arc::clone(&slot);
+        let entry = Entry { slot: slot_of, principal, expires: None, away: false, transient, since, number: 0 };
         inner.insert(key.clone(), entry);
         let behind = inner.departures.is_behind(key, Holder { slot: slot.id(), claim });
         Ok(Attached { slot, claim, present: false, ended, gave_way, behind })

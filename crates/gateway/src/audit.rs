@@ -145,6 +145,14 @@ pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
 }
 
+/// Logs that an administrator has ended an MQTT session.
+#[cfg(feature = "http")]
+pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::held::Ended) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    let (principal, client) = (cut(&ended.principal), cut(&ended.client));
+    tracing::info!(target: TARGET, %peer, port, ?by, ?principal, ?client, "session ended");
+}
+
 /// The beginning of a text that a peer chose, for a line of the log.
 pub(crate) fn cut(text: &str) -> &str {
     let end = text.char_indices().nth(TEXT_MAX).map_or(text.len(), |(end, _)| end);

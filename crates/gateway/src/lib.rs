@@ -27,6 +27,8 @@ mod encodings;
 mod fan_out;
 mod handshake;
 #[cfg(feature = "http")]
+pub mod held;
+#[cfg(feature = "http")]
 pub mod http;
 mod left;
 pub mod listener;

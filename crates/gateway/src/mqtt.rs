@@ -21,6 +21,8 @@ mod ending;
 mod farewell;
 mod filters;
 mod greeting;
+#[cfg(feature = "http")]
+mod held;
 mod kept;
 mod login;
 mod mailbox;

@@ -4,6 +4,7 @@
 //! a value are left out; members may be added, so clients ignore those that they do not know.
 
 mod documents;
+mod sessions;
 
 use std::borrow::Cow;
 
@@ -13,6 +14,7 @@ pub use documents::{
     Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, RuleAnswer, Status, StoreStatus,
     Table, TopicEntry, Topics,
 };
+pub use sessions::{SessionEntry, SessionPlace, Sessions, Subscriptions};
 
 use crate::percent;
 use crate::problem::{Kind, Problem};
@@ -43,6 +45,12 @@ pub enum Resource {
     Clients,
     /// `/api/v1/clients/<id>`.
     Client(u64),
+    /// `/api/v1/sessions`: MQTT sessions, connected or not.
+    Sessions,
+    /// `/api/v1/sessions/<id>`.
+    Session(u64),
+    /// `/api/v1/sessions/<id>/subscriptions`.
+    SessionSubscriptions(u64),
     /// `/api/v1/rules/test`: what the rules decide.
     RuleTest,
 }
@@ -56,8 +64,20 @@ impl Resource {
             "topics" => Some(Self::Topics),
             "listeners" => Some(Self::Listeners),
             "clients" => Some(Self::Clients),
+            "sessions" => Some(Self::Sessions),
             "rules/test" => Some(Self::RuleTest),
-            other => other.strip_prefix("clients/").and_then(number).map(Self::Client),
+            other => Self::parse_member(other),
+        }
+    }
+
+    /// Parses the path of a member of a list.
+    fn parse_member(path: &str) -> Option<Self> {
+        let (list, member) = path.split_once('/')?;
+        match (list, member.strip_suffix("/subscriptions")) {
+            ("clients", None) => number(member).map(Self::Client),
+            ("sessions", None) => number(member).map(Self::Session),
+            ("sessions", Some(of)) => number(of).map(Self::SessionSubscriptions),
+            _ => None,
         }
     }
 
@@ -65,8 +85,13 @@ impl Resource {
     #[must_use]
     pub const fn allow(self) -> &'static str {
         match self {
-            Self::Status | Self::Topics | Self::Listeners | Self::Clients => "GET, HEAD, OPTIONS",
-            Self::Client(_) => "DELETE, OPTIONS",
+            Self::Status
+            | Self::Topics
+            | Self::Listeners
+            | Self::Clients
+            | Self::Sessions
+            | Self::SessionSubscriptions(_) => "GET, HEAD, OPTIONS",
+            Self::Client(_) | Self::Session(_) => "DELETE, OPTIONS",
             Self::RuleTest => "POST, OPTIONS",
         }
     }
@@ -74,7 +99,7 @@ impl Resource {
     /// Whether a request of it changes something; what only tests a rule does not.
     #[must_use]
     pub const fn changes(self) -> bool {
-        matches!(self, Self::Client(_))
+        matches!(self, Self::Client(_) | Self::Session(_))
     }
 }
 
@@ -256,7 +281,22 @@ mod tests {
     #[test]
     fn a_resource_has_one_path() {
         assert_eq!(Resource::parse("clients/17"), Some(Resource::Client(17)));
-        for wrong in ["", "clients/", "clients/017", "clients/+1", "clients/1/", "status/", "Status"] {
+        assert_eq!(Resource::parse("sessions/17"), Some(Resource::Session(17)));
+        assert_eq!(Resource::parse("sessions/17/subscriptions"), Some(Resource::SessionSubscriptions(17)));
+        for wrong in [
+            "",
+            "clients/",
+            "clients/017",
+            "clients/+1",
+            "clients/1/",
+            "status/",
+            "Status",
+            "sessions/",
+            "sessions//subscriptions",
+            "sessions/1/",
+            "sessions/1/subscriptions/",
+            "clients/1/subscriptions",
+        ] {
             assert_eq!(Resource::parse(wrong), None, "{wrong}");
         }
     }

@@ -12,7 +12,7 @@ impl<M: Mailbox> Sessions<M> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         let since = inner.next_move();
-        let entry = Entry { slot, principal, expires: None, away: false, transient: false, since };
+        let entry = Entry { slot, principal, expires: None, away: false, transient: false, since, number: 0 };
         drop(inner.remove(&key));
         inner.insert(key.clone(), entry);
         inner.go_away(&key, expires);

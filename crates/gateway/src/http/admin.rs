@@ -6,6 +6,7 @@
 
 mod clients;
 mod rules;
+mod sessions;
 mod status;
 mod topics;
 
@@ -47,6 +48,9 @@ where
         Resource::Topics => in_turn(&|| Ok(topics::page(conn, identity, &page()?))).await,
         Resource::Clients => in_turn(&|| clients::page(conn, &page()?)).await,
         Resource::Client(id) => clients::kick(conn, identity, id),
+        Resource::Sessions => Ok(json(sessions::page(conn, &page()?)?)),
+        Resource::Session(id) => sessions::end(conn, identity, id).await,
+        Resource::SessionSubscriptions(id) => Ok(json(sessions::subscriptions(conn, id, &page()?)?)),
         Resource::RuleTest => rules::test(conn, identity, parts, body).await.map(json),
     }
 }

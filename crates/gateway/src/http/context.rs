@@ -5,7 +5,7 @@ use std::{cell::RefCell, fmt, ops::Deref, pin::Pin, rc::Rc, sync::Arc};
 use tokio::sync::Semaphore;
 
 use super::shared::HttpDoor;
-use crate::{Peer, WorkerContext, encodings::Encodings, transport::Transport};
+use crate::{Peer, WorkerContext, encodings::Encodings, held::HeldSessions, transport::Transport};
 
 /// Serves a stream that a WebSocket carries until it ends.
 pub type Serve = Box<dyn Fn(Box<dyn Transport>, Peer) -> Pin<Box<dyn Future<Output = ()>>>>;
@@ -16,6 +16,8 @@ pub struct Upgrades {
     pub mqtt: Option<Serve>,
     /// CoAP: takes the frames, whose boundaries are those of its messages (RFC 8323 §4.2).
     pub coap: Option<Serve>,
+    /// The sessions of the MQTT door, for administrators.
+    pub sessions: Option<Box<dyn HeldSessions>>,
 }
 
 /// The state that the HTTP connections of one worker share.

@@ -10,6 +10,7 @@ use super::{
     connection::{Connection, End},
     context::MqttContext,
     durable,
+    mailbox::Ousted,
     receive::Input,
     will::{WILL_WAIT, Will},
 };
@@ -40,8 +41,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(entry) = self.entry {
             self.ctx.door.unregister(entry);
         }
-        let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
-        let end = if gave_way { End::GaveWay } else { end };
+        let ousted = if end == End::Displaced { self.slot.with(|mailbox| mailbox.ousted) } else { None };
+        let end = match ousted {
+            Some(Ousted::GaveWay) => End::GaveWay,
+            Some(Ousted::Removed) => End::Removed,
+            None => end,
+        };
         self.count(end);
         self.publish_all_set_aside().await;
         self.leave_unsettled();
@@ -109,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             End::Displaced => Some(ReasonCode::SESSION_TAKEN_OVER),
             End::Refused => Some(ReasonCode::QUOTA_EXCEEDED),
             End::Forbidden | End::Unauthorized => Some(ReasonCode::NOT_AUTHORIZED),
-            End::Kicked => Some(ReasonCode::ADMINISTRATIVE_ACTION),
+            End::Kicked | End::Removed => Some(ReasonCode::ADMINISTRATIVE_ACTION),
             End::Expired => Some(ReasonCode::MAXIMUM_CONNECT_TIME),
             End::Draining => Some(ReasonCode::SERVER_SHUTTING_DOWN),
         }
@@ -172,6 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             | End::Refused
             | End::Forbidden
             | End::Kicked
+            | End::Removed
             | End::Draining => {}
         }
     }
@@ -199,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.cancel_will();
         }
         let (ctx, will) = (&self.ctx, self.will.take());
-        if matches!(end, End::Displaced | End::GaveWay) {
+        if matches!(end, End::Displaced | End::GaveWay | End::Removed) {
             // If the session continues with the new connection, that comes before the end of any delay
             // ([MQTT-3.1.3-9]); if the session has ended, so has the delay.
             let will = will?;
@@ -244,6 +250,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 const fn plainly(end: End) -> Option<&'static str> {
     match end {
         End::Kicked => Some("disconnected by an administrator"),
+        End::Removed => Some("the session was ended by an administrator"),
         End::Expired => Some("the credential has ended"),
         End::Unauthorized => Some("not authorised any more"),
         End::Stalled => Some("nothing was read for too long"),

@@ -85,6 +85,8 @@ pub(super) enum End {
     Forbidden,
     /// An administrator has ended it.
     Kicked,
+    /// An administrator has ended its session.
+    Removed,
     /// The credential has expired.
     Expired,
     /// The client is no longer admitted, or failed to re-authenticate.

@@ -5,6 +5,7 @@
 //! the oldest messages are dropped (ADR 0018); a client that loses any of QoS 1 or 2 is disconnected by default.
 
 mod acknowledged;
+mod described;
 mod drained;
 mod giving;
 mod level;
@@ -20,6 +21,7 @@ use fogmux_bus::{Account, Completion, Delivered, Delivery, Mailbox, Publication,
 use fogmux_mqtt::{Outbound, OutboundConfig, Sent};
 use smallvec::SmallVec;
 
+pub(super) use described::Ousted;
 use drained::Drained;
 use received::Unreleased;
 pub(super) use shared::{Leaves, Left};
@@ -65,8 +67,8 @@ pub(super) struct MqttMailbox {
     held_since: u32,
     /// The client is to be disconnected for what it holds.
     evicted: bool,
-    /// The session has ended for one of another principal.
-    pub(super) gave_way: bool,
+    /// Why the session has ended, if its client did not end it.
+    pub(super) ousted: Option<Ousted>,
     pub(super) received: Unreleased,
     /// Its records in the store, if it outlives its connection.
     pub(super) durable: Option<Box<Durable>>,
@@ -96,7 +98,7 @@ impl MqttMailbox {
             acknowledges: false,
             held_since: 0,
             evicted: false,
-            gave_way: false,
+            ousted: None,
             received: Unreleased::default(),
             durable: None,
             ended: None,

@@ -21,7 +21,7 @@ use super::{
     config::{ClientIdentifiers, MqttConfig},
     context::MqttContext,
     durable::forgets,
-    mailbox::{Leaves, Left, MqttMailbox},
+    mailbox::{Leaves, Left, MqttMailbox, Ousted},
     wheel::{Entry, Wheel},
     will::{Will, WillRoom, WillRooms},
 };
@@ -254,7 +254,7 @@ impl MqttDoor {
     /// Ends a session that gave way to one of another principal. Its connection, if it has one, is told why.
     pub(super) fn give_way(&self, ctx: &Rc<MqttContext>, gone: &GaveWay<MqttMailbox>) {
         ctx.shared.metrics.shares.session_gave_way(&gone.principal, client_of(&gone.key), ctx.now());
-        gone.slot.with(|mailbox| mailbox.gave_way = true);
+        gone.slot.with(|mailbox| mailbox.ousted = Some(Ousted::GaveWay));
         if gone.connected {
             gone.slot.claim(ctx.id);
         }

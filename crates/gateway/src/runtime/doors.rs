@@ -60,8 +60,12 @@ impl Doors {
             mqtt: Some(to_mqtt(&mqtt)),
             #[cfg(feature = "coap")]
             coap: Some(to_coap(&coap)),
+            #[cfg(feature = "mqtt")]
+            sessions: Some(Box::new(Rc::clone(&mqtt))),
             #[cfg(not(feature = "mqtt"))]
             mqtt: None,
+            #[cfg(not(feature = "mqtt"))]
+            sessions: None,
             #[cfg(not(feature = "coap"))]
             coap: None,
         };

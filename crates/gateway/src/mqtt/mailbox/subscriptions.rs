@@ -34,6 +34,18 @@ impl Subscriptions {
         existed
     }
 
+    /// The number of them.
+    #[cfg(feature = "http")]
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Each of them, in no order.
+    #[cfg(feature = "http")]
+    pub(super) fn each(&self) -> impl Iterator<Item = &Subscription> {
+        self.all.iter()
+    }
+
     /// All of them.
     pub(in crate::mqtt) fn into_all(self) -> HashSet<Subscription> {
         self.all
