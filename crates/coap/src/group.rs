@@ -59,7 +59,7 @@ impl Default for GroupConfig {
     }
 }
 
-/// What becomes of a datagram to a group.
+/// The outcome of a datagram to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is answered later.

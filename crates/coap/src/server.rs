@@ -281,8 +281,8 @@ impl<P: Peer> Server<P> {
         self.protection = Some(protection);
     }
 
-    /// Answers requests of an association that are not protected with 4.01 from now on, before anything of them is kept:
-    /// the first part of a body like the last. 0 stands for peers without an association. It ends with
+    /// Answers requests of an association that are not protected with 4.01 from now on, before anything of them is
+    /// kept: the first part of a body like the last. 0 stands for peers without an association. It ends with
     /// [`Server::forget`].
     pub fn demand_protection(&mut self, association: u64) {
         self.demanding.insert(association);

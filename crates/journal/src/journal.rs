@@ -247,8 +247,8 @@ impl Journal {
     /// bytes, but under the same identifier and at the cost of a look-up.
     ///
     /// # Errors
-    /// The bytes, if that cannot be done: the record does not wait any more or is to be forgotten, it becomes too large,
-    /// or too much waits. A batch can do it, or says why not.
+    /// The bytes, if that cannot be done: the record does not wait any more or is to be forgotten, it becomes too
+    /// large, or too much waits. A batch can do it, or says why not.
     pub fn replace(&mut self, id: RecordId, bytes: Bytes) -> Result<(), Bytes> {
         let Some(before) = self.waiting.put(id) else { return Err(bytes) };
         let more = bytes.len().saturating_sub(before.bytes.len());

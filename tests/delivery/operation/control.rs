@@ -105,7 +105,7 @@ fn two() -> Result<String> {
     ensure!(done(limited, 69)?.contains("another gateway"));
     // Nothing of the first one's was touched.
     ensure!(backup(&data, &home.path().join("b.tar"))?.contains("running gateway"));
-    // Whoever comes after one that was killed may have it.
+    // A gateway that comes after one that was killed may have it.
     gateway.signal(Signal::KILL)?;
     let mut gateway = gateway;
     gateway.wait_exit(Duration::from_secs(10))?;

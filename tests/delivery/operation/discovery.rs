@@ -18,7 +18,7 @@ pub(super) const CLIENTS: Case =
     Case { name: "operation: libcoap finds the gateway by IPv4 and IPv6 multicast", run: clients };
 
 const MULTICAST: &str = "[listeners.coap]\nmulticast = true\n[coap.multicast]\nleisure = \"0s\"\n";
-/// What anybody may read, and what a user may.
+/// Topics that anybody may read, and those that a user may.
 const RULES: &str = "[[allow]]\nanonymous = true\nread = [\"open/#\"]\nwrite = [\"#\"]\n";
 const CORE: [(u16, &[u8]); 2] = [(coap::URI_PATH, b".well-known"), (coap::URI_PATH, b"core")];
 
@@ -70,16 +70,18 @@ fn groups() -> Result<String> {
     let mut client = Client::of(&gateway)?;
     client.put("open/a", b"1")?;
     client.put("secret/b", b"2")?;
-    let topic: &[(u16, &[u8])] = &[(coap::URI_PATH, b"ps"), (coap::URI_PATH, b"open"), (coap::URI_PATH, b"new")];
+    let topic = |last: &'static [u8]| -> Vec<(u16, &'static [u8])> {
+        vec![(coap::URI_PATH, b"ps"), (coap::URI_PATH, b"open"), (coap::URI_PATH, last)]
+    };
     let query = |text: &'static str| [&CORE[..], &[(coap::URI_QUERY, text.as_bytes())]].concat();
     // None of these is answered, nor changes anything: each would come before the answer to the last.
     for (kind, code, options) in [
         (coap::CON, coap::GET, CORE.to_vec()),
         (coap::CON, 0, vec![]),
-        (NON, coap::PUT, topic.to_vec()),
-        (NON, coap::POST, topic.to_vec()),
-        (NON, coap::DELETE, vec![topic[0], topic[1], (coap::URI_PATH, b"a")]),
-        (NON, coap::GET, vec![topic[0], topic[1], (coap::URI_PATH, b"a")]),
+        (NON, coap::PUT, topic(b"new")),
+        (NON, coap::POST, topic(b"new")),
+        (NON, coap::DELETE, topic(b"a")),
+        (NON, coap::GET, topic(b"a")),
         (NON, coap::GET, query("rt=nothing.here")),
         (NON, coap::GET, query("href=/ps/secret*")),
         (NON, coap::GET, [&CORE[..], &[(65_001, b"critical")]].concat()),
@@ -177,7 +179,7 @@ fn clients() -> Result<String> {
     Ok("224.0.1.187, ff02::fd, ff05::fd".to_owned())
 }
 
-/// What libcoap is answered, from an address of the interface.
+/// The answer to libcoap, from an address of the interface.
 fn found(pid: u32, flags: &[&str], home: &Path) -> Result<()> {
     let log = home.join("log");
     let began = std::time::Instant::now();

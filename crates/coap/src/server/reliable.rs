@@ -52,7 +52,7 @@ impl<P: Peer> Server<P> {
     /// Removes the state of a connection or association that has ended (RFC 8323 §7.4).
     pub fn forget(&mut self, peer: &P) {
         self.owners.remove(&peer.association());
-        // What is demanded of peers without an association never ends.
+        // A demand to peers without an association never ends.
         if peer.association() != 0 {
             self.demanding.remove(&peer.association());
         }

@@ -263,7 +263,8 @@ fn rfc_7641_s4_5_notifications_are_sealed_once_and_sent_again_as_they_were() {
     assert_eq!((bench.server.observers(), bench.server.peers()), (0, 0));
 }
 
-/// Whoever may only ask with protection learns so from the first block, and leaves nothing behind (RFC 7252 §5.9.2.2).
+/// A peer that may only ask with protection learns so from the first block, and leaves nothing behind (RFC 7252
+/// §5.9.2.2).
 #[test]
 fn where_protection_is_demanded_the_first_block_without_it_is_unauthorized() {
     let mut guarded = Guarded::new();

@@ -223,7 +223,7 @@ impl Stage {
         let failed = |error: io::Error| Failure::io(target.display(), &error);
         let mut target = std::path::absolute(target).map_err(failed)?;
         if fs::symlink_metadata(&target).is_ok_and(|found| found.is_symlink()) {
-            // What it leads to takes the name there.
+            // The place that it leads to takes the name there.
             target = target.canonicalize().map_err(failed)?;
         }
         match fs::read_dir(&target).map(Iterator::count) {

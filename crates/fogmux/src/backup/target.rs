@@ -41,7 +41,7 @@ impl Target {
         self.file.sync_all().map_err(failed)?;
         if !is_at(&self.file, &self.temporary) {
             let text = format!("{}: somebody has removed it", self.temporary.display());
-            // What has the name now is not ours to remove.
+            // A file that has the name now is not ours to remove.
             let _ = self.temporary.keep();
             return Err(Failure::new(Status::IoErr, text));
         }

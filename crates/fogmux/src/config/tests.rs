@@ -337,7 +337,7 @@ fn a_reload_opens_no_half_of_a_dual_stack_address_that_the_file_has_not() {
     let closed = "dual_stack = true\nanonymous = false\n";
     assert_eq!(reloaded(closed, &format!("dual_stack = true\n{remote}")), (true, true));
     assert_eq!(reloaded(closed, remote), (false, false), "0.0.0.0 is open and not in the new file");
-    // What has moved is closed by what the new file says of it.
+    // A listener that has moved is closed by what the new file says of it.
     let moved = "address = \"127.0.0.1:8883\"\n";
     let mut listeners = read(remote);
     let new = load(&[Source::new("f.toml", format!("[listeners.mqtts]\n{moved}"))]).unwrap();

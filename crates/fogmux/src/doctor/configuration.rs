@@ -8,7 +8,7 @@ use crate::check::{self, ReadError};
 use crate::config::{Config, Problems};
 use crate::modes::quoted;
 
-/// What is not examined without the right to read the configuration and the files that it names.
+/// The parts that are not examined without the right to read the configuration and the files that it names.
 const AS_ROOT: &str = "listeners, rules and certificates are examined as root only";
 
 /// Returns it if it is valid, with all files that it names. Remarks on files of the data directory are left out if they
@@ -82,7 +82,7 @@ mod tests {
         // Root may read everything.
         let key = home.path().join("key.pem");
         std::fs::write(&key, "x").unwrap();
-        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
         if std::fs::File::open(&key).is_err() {
             let text = format!("[tls]\ncertificate_file = \"{0}\"\nkey_file = \"{0}\"\n", key.display());
             assert_eq!(examined(&text), Level::Problem, "the gateway's own user");

@@ -99,7 +99,7 @@ fn ask(address: SocketAddr) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     write!(stream, "GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    // Whoever has the port may send a byte now and then.
+    // The program that has the port may send a byte now and then.
     let (mut answer, mut part) = (Vec::new(), [0; 1024]);
     while answer.len() < ANSWER_BYTES_MAX {
         let left = end.saturating_duration_since(Instant::now());

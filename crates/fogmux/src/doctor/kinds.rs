@@ -6,7 +6,7 @@ use super::finding::{Report, printable};
 use crate::modes::quoted;
 use crate::{admin_password, data, regular};
 
-/// What cannot be examined.
+/// Files that cannot be examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unreadable {
     /// The configuration.

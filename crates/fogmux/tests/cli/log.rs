@@ -154,7 +154,8 @@ fn serve(data: &std::path::Path, stderr: Stdio, arguments: &[&str]) -> (std::pro
 }
 
 fn listener(banner: &serde_json::Value, name: &str) -> String {
-    banner["listeners"][name].as_str().expect("it has one").to_owned()
+    let listener = banner.get("listeners").and_then(|listeners| listeners.get(name)).and_then(|name| name.as_str());
+    listener.expect("it has one").to_owned()
 }
 
 /// Has a gateway log a line for each attempt, until it has lost more than `before`.

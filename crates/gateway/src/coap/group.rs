@@ -168,7 +168,7 @@ impl Groups {
                     Poll::Ready(Err(_)) => continue,
                 };
                 has_read = true;
-                // Who is not on the link may be somebody else, to whom the answer would be a surprise.
+                // A source off the link may be forged: its owner would get an answer that it has not asked for.
                 let Some(local) = member.interface.towards(from.ip()) else {
                     suppressed.increment();
                     continue;

@@ -26,7 +26,7 @@ const CONTEXTS_MAX: usize = 65_536;
 pub(super) struct Gate(Access);
 
 impl Gate {
-    /// Whose permissions they are.
+    /// The principal that has the permissions.
     pub(super) fn principal(&self) -> &Principal {
         self.0.principal()
     }

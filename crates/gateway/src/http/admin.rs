@@ -1,8 +1,9 @@
 //! `/api/v1`: what the gateway does, and the few things that an administrator changes while it runs.
 //!
 //! Every request does a bounded amount of work: lists come in pages, and each lock that a door or the bus uses is held
-//! for one page at most; a worker makes one answer at a time, and others have a turn in between. A foreign page cannot send what changes something: browsers ask first (a preflight) for
-//! DELETE and for JSON, the service refuses foreign origins, and the gate is [`state::check_admin`].
+//! for one page at most; a worker makes one answer at a time, and others have a turn in between. A foreign page cannot
+//! send what changes something: browsers ask first (a preflight) for DELETE and for JSON, the service refuses foreign
+//! origins, and the gate is [`state::check_admin`].
 
 mod clients;
 mod rules;

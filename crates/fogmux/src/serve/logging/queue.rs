@@ -1,6 +1,6 @@
-//! The way of lines to standard error: a thread of its own writes them. A worker that logs never waits for whoever reads
-//! the log, nor for a disk. Lines that find no room, and those that cannot be written, are lost and counted; the log says
-//! how many as soon as it takes lines again.
+//! The way of lines to standard error: a thread of its own writes them. A worker that logs never waits for whoever
+//! reads the log, nor for a disk. Lines that find no room, and those that cannot be written, are lost and counted; the
+//! log says how many as soon as it takes lines again.
 
 use std::collections::VecDeque;
 use std::fs::File;
