@@ -107,7 +107,7 @@ impl StoredPassword {
     }
 }
 
-/// What is kept of a password: a hash, and keys for SCRAM.
+/// The stored form of a password: a hash, and keys for SCRAM.
 #[derive(Clone)]
 pub struct HashedPassword {
     pub(crate) stored: StoredPassword,

@@ -78,11 +78,11 @@ pub struct WriteRules {
     pub text: String,
     /// The tag of the text that it replaces.
     pub replaces: u64,
-    /// Who asks.
+    /// The requester.
     pub by: Requester,
 }
 
-/// What becomes of a user.
+/// A change of a user.
 #[derive(Debug)]
 pub struct PutUser {
     /// The name.
@@ -93,7 +93,7 @@ pub struct PutUser {
     pub groups: Option<Vec<String>>,
     /// Whether the user is shut out.
     pub disabled: Option<bool>,
-    /// Who asks.
+    /// The requester.
     pub by: Requester,
 }
 
@@ -102,11 +102,11 @@ pub struct PutUser {
 pub struct DeleteUser {
     /// The name.
     pub name: String,
-    /// Who asks.
+    /// The requester.
     pub by: Requester,
 }
 
-/// Who asks for a change.
+/// The client that asks for a change.
 #[derive(Debug)]
 pub struct Requester {
     /// The principal.
@@ -139,8 +139,8 @@ pub(crate) fn administers(decision: &Decision, who: &Principal, local: bool, ope
     }
 }
 
-/// Whether a decision about [`TOPIC`] lets a principal change users and rules. That this machine may administer does not
-/// count: any program on it could give itself rights that it has everywhere, and keeps.
+/// Whether a decision about [`TOPIC`] lets a principal change users and rules. That this machine may administer does
+/// not count: any program on it could give itself rights that it has everywhere, and keeps.
 #[must_use]
 pub(crate) fn changes_access(decision: &Decision, who: &Principal) -> bool {
     !who.anonymous && administers(decision, who, false, false)

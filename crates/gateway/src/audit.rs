@@ -145,7 +145,7 @@ pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
 }
 
-/// What an administrator has changed of a user.
+/// A change of a user by an administrator.
 #[cfg(feature = "http")]
 #[derive(Debug)]
 pub(crate) struct UserChanged {

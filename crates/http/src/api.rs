@@ -175,7 +175,7 @@ impl<'a> Page<'a> {
         let Some(text) = self.after.as_deref() else { return Ok(0) };
         let is_decimal = text == "0" || !text.is_empty() && !text.starts_with('0');
         if is_decimal && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            // What does not fit is greater than `u64::MAX`.
+            // A number that does not fit is greater than `u64::MAX`.
             return Ok(text.parse().unwrap_or(u64::MAX));
         }
         Err(Problem::new(Kind::InvalidParameter).detail("`after` takes `next` of the page before"))

@@ -169,7 +169,7 @@ pub(super) fn rules() -> Result<String> {
     fs::write(&path, format!("{RULES}# Edited.\n"))?;
     put_rules(&gateway, ADMIN, back.tag()?, &open)?.is(412, "precondition-failed")?;
     ensure!(fs::read_to_string(&path)?.ends_with("# Edited.\n"), "an edit is lost");
-    // What is written first cannot be written.
+    // The new file, which is written first, cannot be made.
     fs::create_dir(gateway.data().join("acl.toml.edit"))?;
     put_rules(&gateway, ADMIN, "*", &open)?.is(409, "unchangeable")?;
     let document = send(&gateway, "GET /api/v1/rules", ADMIN, "", "")?.json()?;

@@ -88,7 +88,7 @@ pub struct RulesDocument<'a> {
     pub text: &'a str,
 }
 
-/// What rules are refused for, beside the members of a problem.
+/// Mistakes for which rules are refused, beside the members of a problem.
 #[derive(Debug, Serialize)]
 pub struct RulesProblems<'a> {
     /// In the order of the text.
@@ -100,7 +100,7 @@ pub struct RulesProblems<'a> {
 pub struct RulesProblem<'a> {
     /// The line, counted from 1; 0 for the text as a whole.
     pub line: usize,
-    /// What is wrong, and what would be accepted.
+    /// The mistake, and what would be accepted.
     pub message: &'a str,
 }
 

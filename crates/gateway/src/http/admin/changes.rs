@@ -1,4 +1,4 @@
-//! What every change of users, rules and the log has in common: who may, what is sent, and why it is refused.
+//! The common part of changes of users, rules and the log: who may, what is sent, and why it is refused.
 
 use std::{rc::Rc, sync::Arc};
 
