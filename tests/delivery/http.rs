@@ -1,5 +1,6 @@
 //! HTTP readers: streams, long polls, and what they leave behind.
 
+mod access;
 mod admin;
 mod door;
 mod parked;
@@ -41,6 +42,11 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http administrators see each of many clients once", run: admin::many },
     Case { name: "http administrators see and end MQTT sessions, which the store forgets", run: sessions::ended },
     Case { name: "http administrators see each of many sessions once", run: sessions::many },
+    Case { name: "http administrators change users, who log in at once", run: access::users },
+    Case { name: "http administrators change rules, and a mistake opens nothing", run: access::rules },
+    Case { name: "http administrators make the first rules", run: access::first_rules },
+    Case { name: "http users and rules are changed only where the configuration allows it", run: access::off },
+    Case { name: "http administrators set the filter of the log until a reload", run: access::log_level },
     Case { name: "http MQTT over WebSocket is counted, and its will published at shutdown", run: door::mqtt_inside },
 ];
 

@@ -42,6 +42,7 @@ const ROWS: &[Row] = &[
     credentials::RULES,
     credentials::PRE_SHARED_KEYS,
     credentials::CERTIFICATES,
+    credentials::API_CHANGES,
     credentials::CONTEXTS,
     tokens::TOKENS,
     callback::CALLBACK,

@@ -1,15 +1,16 @@
 // The dashboard in Chromium, over HTTP and HTTPS: each view, on a phone and a desktop, in light and dark mode.
 //
-//   node dashboard.mjs OUTPUT AXE
+//   node dashboard.mjs OUTPUT AXE PASSWORD
 //
 // Reads the bases of a gateway as a JSON array. Prints `open` when the topics of a page are followed, so that the
-// other side publishes to `from/device`, and at the end a JSON array of faults. Disconnects the MQTT client `victim`.
+// other side publishes to `from/device`, `ruled` when rules were saved that let anonymous clients read `open/#` only,
+// and at the end a JSON array of faults. Disconnects the MQTT client `victim` and ends the session of `meter-3`.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Browser } from '../bench/chromium.mjs';
 
-const VIEWS = ['overview', 'topics', 'clients', 'listeners', 'rules', 'try'];
+const VIEWS = ['overview', 'topics', 'clients', 'sessions', 'listeners', 'users', 'rules', 'try'];
 const SCREENS = [
   { name: 'desk', width: 1280, height: 900, scale: 1, mobile: false },
   { name: 'phone', width: 390, height: 844, scale: 2, mobile: true },
@@ -53,8 +54,10 @@ const READY = {
   overview: `document.querySelectorAll('#main tbody tr').length === 4`,
   topics: `document.querySelector('#tree li')`,
   clients: `document.querySelector('#main table')`,
+  sessions: `document.querySelector('#main table')`,
   listeners: `document.querySelectorAll('#main tbody tr').length > 3`,
-  rules: `document.querySelector('#main form')`,
+  users: `document.querySelector('#main table')`,
+  rules: `document.querySelector('#tester') && document.querySelector('#rules-said').textContent !== 'Loading'`,
   try: `document.querySelector('#main pre')`,
 };
 
@@ -76,7 +79,7 @@ async function used(page, base, lines) {
   await go(page, 'rules', READY.rules);
   await page.run(`document.querySelector('[name=topic]').value = '$SYS/x';
     document.querySelector('[name=action]').value = 'write';
-    document.querySelector('#main form').requestSubmit()`);
+    document.querySelector('#tester').requestSubmit()`);
   const decision = await page.run(until(`document.querySelector('#decision')?.textContent`));
   await go(page, 'clients', READY.clients);
   const faults = [hostile > 0 && 'a topic became an image', !spelt && 'a name is shown from right to left',
@@ -86,7 +89,64 @@ async function used(page, base, lines) {
     await page.run(until(button));
     await page.run(`window.confirm = () => true; ${button}.click()`);
     await page.run(until(`!${button}`));
+    faults.push(...await ended(page));
+  } else {
+    faults.push(...await changed(page, lines));
   }
+  return faults;
+}
+
+// Looks at the subscriptions of a session, and ends another one.
+async function ended(page) {
+  await go(page, 'sessions', READY.sessions);
+  await page.run(`document.querySelector('[aria-label="Filters of pump-7"]').click()`);
+  const filters = await page.run(until(`document.querySelector('#subscriptions tbody')?.textContent`));
+  const button = `document.querySelector('[aria-label="End the session of meter-3"]')`;
+  await page.run(`window.confirm = () => true; ${button}.click()`);
+  await page.run(until(`!${button}`));
+  return [filters !== 'nothing' && `pump-7 is said to have ${filters}`];
+}
+
+const saveRules = (page, text) => page.run(`document.querySelector('#rules textarea').value = ${JSON.stringify(text)};
+  document.querySelector('#rules').requestSubmit()`);
+const saidOfRules = (page, word) =>
+  page.run(until(`document.querySelector('#rules-said').textContent.includes(${JSON.stringify(word)})`));
+
+// Adds a user and changes the rules, as an administrator who has logged in.
+async function changed(page, lines) {
+  const faults = [];
+  await go(page, 'users', READY.users);
+  await page.run(`(() => {
+    const { elements } = document.querySelector('#user');
+    Object.assign(elements.user, { value: 'carol' });
+    Object.assign(elements.password, { value: 'pass phrase' });
+    Object.assign(elements.groups, { value: 'night shift, operators' });
+    document.querySelector('#user').requestSubmit();
+  })()`);
+  const carol = `[...document.querySelectorAll('#main tbody tr')].find(row => row.cells[0].textContent === 'carol')`;
+  const groups = await page.run(until(`${carol}?.cells[1].textContent`));
+  if (groups !== 'night shift, operators') faults.push(`carol is in ${groups}`);
+  await page.run(`window.confirm = () => true; document.querySelector('[aria-label="Remove carol"]').click()`);
+  await page.run(until(`!${carol}`));
+  await go(page, 'rules', READY.rules);
+  const admin = '# For us.\n[[allow]]\nuser = "admin"\nboth = ["#", "$fogmux/admin", "$SYS/#"]\n';
+  const anonymous = words => `${admin}[[allow]]\nanonymous = true\n${words}\n`;
+  await saveRules(page, anonymous('read = "open/#/x"'));
+  await saidOfRules(page, 'Line 7');
+  // Without a question to the person there is no way to give the own right away.
+  await page.run(`window.confirm = () => false`);
+  await saveRules(page, '[[deny]]\nuser = "admin"\nboth = "$fogmux/admin"\n');
+  await saidOfRules(page, 'take the change back');
+  await saveRules(page, anonymous('read = "open/#"'));
+  await saidOfRules(page, 'Saved');
+  console.log('ruled');
+  await lines.next();
+  await page.run(`document.querySelector('#tester').elements.topic.value = 'closed/x';
+    document.querySelector('#tester').requestSubmit()`);
+  const decision = await page.run(until(`document.querySelector('#decision')?.textContent`));
+  if (!decision.startsWith('refused')) faults.push(`the rules say ${decision}`);
+  await saveRules(page, anonymous('both = ["#", "$fogmux/admin"]'));
+  await saidOfRules(page, 'Saved');
   return faults;
 }
 
@@ -129,7 +189,7 @@ async function looked(page, base, output, axe) {
   return faults;
 }
 
-const [output, axeFile] = process.argv.slice(2);
+const [output, axeFile, password] = process.argv.slice(2);
 mkdirSync(output, { recursive: true });
 const axe = readFileSync(axeFile, 'utf8');
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -140,14 +200,23 @@ try {
   for (const base of bases) {
     const page = await open(browser, `${base}/`);
     await page.run(until(READY.overview));
+    if (base.startsWith('https:')) {
+      const login = JSON.stringify(JSON.stringify({ user: 'admin', password }));
+      const headers = "{ 'content-type': 'application/json' }";
+      const status = await page.run(`fetch('/login', { method: 'POST', headers: ${headers}, body: ${login} })
+        .then(response => response.status)`);
+      if (status !== 204) faults.push(`the login says ${status}`);
+    }
     faults.push(...await used(page, base, lines));
     if (base === bases.at(-1)) faults.push(...await looked(page, base, output, axe));
     const events = browser.events.filter(event => event.sessionId === page.sessionId);
     const said = events.filter(event =>
       ['Runtime.exceptionThrown', 'Runtime.consoleAPICalled', 'Log.entryAdded'].includes(event.method));
+    // The browser notes refused changes of rules as well, which are meant.
+    const meant = ({ params }) => params.entry?.source === 'network' && params.entry.url === `${base}/api/v1/rules`;
     const asked = events.filter(event => event.method === 'Network.requestWillBeSent')
       .map(event => event.params.request.url);
-    faults.push(...said.map(event => `the console says ${JSON.stringify(event.params).slice(0, 500)}`),
+    faults.push(...said.filter(event => !meant(event)).map(event => `the console says ${JSON.stringify(event.params).slice(0, 500)}`),
       ...asked.filter(url => !url.startsWith(`${base}/`) && !url.startsWith('data:')).map(url => `it asks ${url}`));
   }
 } catch (error) {

@@ -81,10 +81,21 @@ async def absent(base, name):
     return not await listed(base, name)
 
 
+async def ruled(gateway):
+    """What mosquitto_sub, which shows no credential, may read: the one topic and not the other."""
+    host, port = gateway.addresses["mqtt"]
+    for topic, granted in [("open/x", b"Subscribed (mid: 1): 0"), ("closed/x", b"Subscribed (mid: 1): 135")]:
+        process = await asyncio.create_subprocess_exec(
+            "mosquitto_sub", "-V", "5", "-h", host, "-p", str(port), "-t", topic, "-d", "-W", "2",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+        said, _ = await asyncio.wait_for(process.communicate(), 30)
+        require(f"mosquitto_sub of {topic}", granted in said, said)
+
+
 @scenario
 async def the_dashboard_works_in_chromium(binary):
     axe = CLIENTS / "npm/node_modules/axe-core/axe.min.js"
-    async with Gateway(binary) as gateway:
+    async with Gateway(binary, "[auth]\napi_changes = true") as gateway:
         bases = [gateway.http_base(secure=secure) for secure in (False, True)]
         for topic in HOSTILE:
             message = json.dumps({"topic": topic, "payload": "<b>x</b>", "retain": True})
@@ -95,16 +106,21 @@ async def the_dashboard_works_in_chromium(binary):
         others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3")]
         page = await asyncio.create_subprocess_exec(
             "node", str(HERE / "dashboard.mjs"), str(PICTURES), str(axe),
+            (Path(gateway.data) / "admin-password").read_text().strip(),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         coap = Aiocoap(gateway)
         await coap.open()
         try:
             page.stdin.write((json.dumps(bases) + "\n").encode())
-            while (line := (await asyncio.wait_for(page.stdout.readline(), 240)).decode().strip()) == "open":
-                await coap.publish("from/device", b'{"celsius":21.5}', "application/json")
-                page.stdin.write(b"published\n")
+            while (line := (await asyncio.wait_for(page.stdout.readline(), 240)).decode().strip()) in ("open", "ruled"):
+                if line == "open":
+                    await coap.publish("from/device", b'{"celsius":21.5}', "application/json")
+                else:
+                    await ruled(gateway)
+                page.stdin.write(b"done\n")
             expect("the faults of the page", json.loads(line or '["it ended"]'), [])
             await told(victim)
+            await told(others[1])
         finally:
             for process in (page, victim, *others):
                 if process.returncode is None:

@@ -193,6 +193,11 @@ impl Acl {
         self.rules.iter().all(|rule| rule.effect == Effect::Deny)
     }
 
+    /// The groups that rules name, each as often as a filter of a rule does.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().flat_map(|rule| &rule.who.groups).map(String::as_str)
+    }
+
     /// Remarks on a valid file: names that are compared in another form than they are written in.
     #[must_use]
     pub fn notes(&self) -> &[Problem] {

@@ -9,6 +9,7 @@ mod access;
 mod acl;
 mod authority;
 mod backoff;
+mod edit;
 mod explain;
 mod guard;
 mod login;
@@ -30,16 +31,17 @@ pub use access::Access;
 pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef};
 pub use authority::Authority;
 pub use backoff::{Backoff, BackoffConfig, Wait, WaitCause};
+pub use edit::{EditError, Original};
 pub use explain::{Explained, NoTopic};
 pub use guard::{Attempt, LoginGuard};
 pub use login::{CallbackCheck, LogIn, PasswordCheck};
-pub use password::{PasswordError, Scratch};
+pub use password::{HashedPassword, PasswordError, Scratch};
 pub use principal::{ANONYMOUS, Principal};
 pub use problem::{Problem, Problems};
 pub use queue::{LoginQueue, QueueConfig};
 pub use refusals::{ActionLimits, LineLimits, Refusals, Suppressed};
 pub use refused::Refused;
-pub use rules::{AnonymousPolicy, Rules, Sources, Stamp};
+pub use rules::{AnonymousPolicy, Draft, Rules, Sources, Stamp};
 pub use source::{
     SourceKind, SourceSet, Variables, Verified,
     callback::{Answer, Callback, NoAnswer, Question, Remote},
@@ -47,4 +49,4 @@ pub use source::{
     psk::Psks,
     token::{TokenSettings, Tokens, looks_like_token},
 };
-pub use users::{UserError, Users, prepared_name};
+pub use users::{Account, UserError, Users, UsersLock, prepared_name};

@@ -14,6 +14,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use imported::Imported;
 pub use scratch::Scratch;
 
+use crate::{
+    scram::{ITERATIONS, SALT_BYTES as SCRAM_SALT_BYTES, ScramHash, ScramKeys},
+    users::random,
+};
+
 /// Memory per hash. The leanest of the parameter sets OWASP calls equal (7 MiB, 5 passes, 1 lane): a Pi with 512 MiB
 /// can afford a few at once, and one takes well under a tenth of a second there.
 const MEMORY_KIB: u32 = 7 * 1024;
@@ -99,6 +104,41 @@ impl StoredPassword {
             // Mosquitto does not prepare passwords.
             Self::Imported(imported) => Ok(imported.matches(password)),
         }
+    }
+}
+
+/// The stored form of a password: a hash, and keys for SCRAM.
+#[derive(Clone)]
+pub struct HashedPassword {
+    pub(crate) stored: StoredPassword,
+    pub(crate) scram_sha_256: Option<ScramKeys>,
+    pub(crate) scram_sha_1: Option<ScramKeys>,
+}
+
+impl HashedPassword {
+    /// Hashes a password. Blocks for about as long as a login costs. There are no keys for SCRAM if the password is one
+    /// that SASLprep prohibits (binary, control characters).
+    ///
+    /// # Errors
+    /// It cannot be used, or there is no memory for it.
+    pub fn of(password: &[u8], scratch: &mut Scratch) -> Result<Self, PasswordError> {
+        if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+            return Err(PasswordError::Length);
+        }
+        let text = std::str::from_utf8(password).ok();
+        let keys =
+            |hash| text.and_then(|text| ScramKeys::derive(hash, text, &random::<SCRAM_SALT_BYTES>(), ITERATIONS));
+        Ok(Self {
+            stored: StoredPassword::hash(password, scratch)?,
+            scram_sha_256: keys(ScramHash::Sha256),
+            scram_sha_1: keys(ScramHash::Sha1),
+        })
+    }
+}
+
+impl std::fmt::Debug for HashedPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HashedPassword").finish_non_exhaustive()
     }
 }
 

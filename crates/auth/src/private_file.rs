@@ -26,6 +26,19 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 /// Waits until nobody else changes the file. Released when dropped.
 pub(crate) fn lock(path: &Path) -> io::Result<File> {
+    let lock = lock_file(path)?;
+    lock.lock()?;
+    Ok(lock)
+}
+
+/// Takes the lock if nobody has it, else fails with [`io::ErrorKind::WouldBlock`].
+pub(crate) fn try_lock(path: &Path) -> io::Result<File> {
+    let lock = lock_file(path)?;
+    lock.try_lock()?;
+    Ok(lock)
+}
+
+fn lock_file(path: &Path) -> io::Result<File> {
     let beside = sibling(path, ".lock");
     let lock = match owner_only(File::options().write(true).create_new(true)).open(&beside) {
         Ok(made) => {
@@ -35,7 +48,6 @@ pub(crate) fn lock(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::options().write(true).open(&beside)?,
         Err(error) => return Err(error),
     };
-    lock.lock()?;
     Ok(lock)
 }
 

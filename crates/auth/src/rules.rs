@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    acl::{Acl, Common, Door, View},
+    acl::{Acl, Action, Common, Decision, Door, View},
     password::Scratch,
     principal::Principal,
     problem::{Problem, Problems},
@@ -66,6 +66,15 @@ pub struct Sources {
     pub tokens: TokenSettings,
     /// Where anonymous clients are admitted.
     pub anonymous: AnonymousPolicy,
+}
+
+/// The text of a file that is tried before it is written.
+#[derive(Debug, Clone, Copy)]
+pub enum Draft<'a> {
+    /// Of the users file.
+    Users(&'a str),
+    /// Of the access file.
+    Acl(&'a str),
 }
 
 /// The state of the files of [`Sources`] at one moment. Equal stamps mean that nothing needs to be read again.
@@ -137,11 +146,27 @@ impl Rules {
     /// # Errors
     /// All problems in all files.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
+        Self::load_with(sources, None)
+    }
+
+    /// Reads all files, with a text in place of what is in one of them.
+    ///
+    /// # Errors
+    /// All problems in all files and in the text.
+    pub fn load_with(sources: &Sources, draft: Option<Draft<'_>>) -> Result<Self, Problems> {
+        let read_users = |path: &Path| match draft {
+            Some(Draft::Users(text)) => Users::parse(path, text),
+            Some(Draft::Acl(_)) | None => Users::load(path),
+        };
+        let read_acl = |path: &Path| match draft {
+            Some(Draft::Acl(text)) => Acl::parse(path, text),
+            Some(Draft::Users(_)) | None => Acl::load(path),
+        };
         let mut problems = Problems::default();
         let mut note = |found: Problems| problems.0.extend(found.0);
-        let users = sources.users.as_deref().map(Users::load).transpose();
+        let users = sources.users.as_deref().map(read_users).transpose();
         let users = users.map_err(&mut note).ok().flatten().unwrap_or_default();
-        let acl = sources.acl.as_deref().map(Acl::load).transpose().map_err(&mut note).ok().flatten();
+        let acl = sources.acl.as_deref().map(read_acl).transpose().map_err(&mut note).ok().flatten();
         let psks = sources.psk.as_deref().map(Psks::load).transpose();
         let psks = psks.map_err(&mut note).ok().flatten().unwrap_or_default();
         let certificates = sources.certificates.as_deref().map(CertificateRules::load).transpose();
@@ -227,6 +252,20 @@ impl Rules {
             SourceKind::Certificate | SourceKind::Psk | SourceKind::Oscore | SourceKind::Callback => true,
         };
         same && self.present(principal).is_some()
+    }
+
+    /// The decision that these rules would make about a principal that logged in under others; `None` if they do not
+    /// admit it any more.
+    #[must_use]
+    pub fn would(&self, principal: &Principal, action: Action, door: Door, topic: &str) -> Option<Decision> {
+        self.present(principal)?;
+        Some(self.view(principal, "", door).decide_for(action, topic, "", door))
+    }
+
+    /// The access rules, if there are any.
+    #[must_use]
+    pub fn acl(&self) -> Option<&Acl> {
+        self.acl.as_ref()
     }
 
     pub(crate) fn view(&self, principal: &Principal, client: &str, door: Door) -> Arc<View> {

@@ -2,6 +2,7 @@
 //!
 //! `fogmux passwd` rewrites the file as a whole (mode 0600, atomically), so comments in it do not last.
 
+mod account;
 mod file;
 
 use std::{
@@ -14,12 +15,14 @@ use std::{
 
 use zeroize::Zeroizing;
 
+pub use account::{Account, UsersLock};
+
 use crate::{
-    password::{PASSWORD_BYTES_MAX, PasswordError, Scratch, StoredPassword, prepare_text},
+    password::{HashedPassword, PasswordError, Scratch, StoredPassword, prepare_text},
     principal::{ANONYMOUS, Principal},
     private_file,
     problem::Problems,
-    scram::{ITERATIONS, SALT_BYTES, ScramHash, ScramKeys},
+    scram::{ScramHash, ScramKeys},
 };
 
 pub(crate) const USER_BYTES_MAX: usize = 255;
@@ -117,23 +120,25 @@ impl Users {
 
     /// Adds a user or changes a password; groups stay. Blocks for about as long as a login costs.
     ///
-    /// SCRAM keys are kept as well unless the password is one SASLprep prohibits (binary, control characters).
-    ///
     /// # Errors
     /// The name or password cannot be used.
     pub fn set_password(&mut self, name: &str, password: &[u8]) -> Result<(), UserError> {
+        checked_name(name)?;
+        self.set_hashed(name, HashedPassword::of(password, &mut Scratch::new())?)
+    }
+
+    /// Adds a user or changes a password that was hashed before; groups stay.
+    ///
+    /// # Errors
+    /// The name cannot be used.
+    pub fn set_hashed(&mut self, name: &str, hashed: HashedPassword) -> Result<(), UserError> {
         let name = checked_name(name)?;
-        if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
-            return Err(PasswordError::Length.into());
-        }
-        let text = std::str::from_utf8(password).ok();
-        let scram = |hash| text.and_then(|text| ScramKeys::derive(hash, text, &random::<SALT_BYTES>(), ITERATIONS));
         let known = self.by_name.get(name.as_str());
         let user = User {
             principal: known.map_or_else(|| Principal::user(&name, []), |user| user.principal.clone()),
-            password: Some(StoredPassword::hash(password, &mut Scratch::new())?),
-            scram_sha_256: scram(ScramHash::Sha256),
-            scram_sha_1: scram(ScramHash::Sha1),
+            password: Some(hashed.stored),
+            scram_sha_256: hashed.scram_sha_256,
+            scram_sha_1: hashed.scram_sha_1,
             disabled: known.is_some_and(|user| user.disabled),
         };
         self.insert(user);
@@ -220,6 +225,12 @@ impl Users {
     /// All users in the order of their names.
     pub fn principals(&self) -> impl Iterator<Item = &Principal> {
         self.by_name.values().map(|user| &user.principal)
+    }
+
+    /// The text of the file.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        file::write(self)
     }
 
     /// Whether nobody has credentials yet.

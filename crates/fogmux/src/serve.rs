@@ -3,6 +3,7 @@
 //! SIGTERM and SIGINT drain within a deadline, a second one ends at once. SIGHUP reads configuration, users, rules and
 //! certificates again, all of them or none.
 
+mod administer;
 mod banner;
 mod clock;
 mod expiry;
@@ -108,6 +109,7 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
     let mut look = interval(watch::LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut memory = Memory::new();
+    let mut commands = reloader.administration(&running);
     reloader.announce(&running);
     manager.ready();
     loop {
@@ -118,6 +120,7 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
                 let outcome = reloader.reload(&running);
                 manager.reloaded(outcome);
             }
+            Some(command) = commands.recv() => reloader.administer(&running, command),
             _ = look.tick() => {
                 reloader.look(&running);
                 memory.look(&running.gateway.shared);

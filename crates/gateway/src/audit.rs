@@ -145,6 +145,50 @@ pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
 }
 
+/// A change of a user by an administrator.
+#[cfg(feature = "http")]
+#[derive(Debug)]
+pub(crate) struct UserChanged {
+    pub(crate) user: String,
+    /// Whether there is a new password.
+    pub(crate) password: bool,
+    pub(crate) groups: Option<String>,
+    pub(crate) disabled: Option<bool>,
+    pub(crate) force: bool,
+}
+
+/// Logs that an administrator has added or changed a user.
+#[cfg(feature = "http")]
+pub(crate) fn user_changed(by: &Peer, principal: &Principal, changed: &UserChanged, added: bool) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    let UserChanged { user, password, groups, disabled, force } = changed;
+    let (user, groups) = (cut(user), groups.as_deref().map(cut));
+    tracing::info!(target: TARGET, %peer, port, ?by, ?user, added, password, ?groups, ?disabled, force, "user changed");
+}
+
+/// Logs that an administrator has removed a user.
+#[cfg(feature = "http")]
+pub(crate) fn user_removed(by: &Peer, principal: &Principal, user: &str, force: bool) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    let user = cut(user);
+    tracing::info!(target: TARGET, %peer, port, ?by, ?user, force, "user removed");
+}
+
+/// Logs that an administrator has changed the access rules.
+#[cfg(feature = "http")]
+pub(crate) fn rules_changed(by: &Peer, principal: &Principal, file: &std::path::Path, bytes: usize, force: bool) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    tracing::info!(target: TARGET, %peer, port, ?by, ?file, bytes, force, "access rules changed");
+}
+
+/// Logs that an administrator has changed the filter of the log.
+#[cfg(feature = "http")]
+pub(crate) fn log_changed(by: &Peer, principal: &Principal, filter: &str) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    let filter = cut(filter);
+    tracing::info!(target: TARGET, %peer, port, ?by, ?filter, "log filter changed");
+}
+
 /// Logs that an administrator has ended an MQTT session.
 #[cfg(feature = "http")]
 pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::held::Ended) {

@@ -10,6 +10,7 @@
     allow(unused, reason = "the doors of this build need only a part of what all need together")
 )]
 
+pub mod administration;
 mod audit;
 #[cfg(test)]
 mod channels;

@@ -12,7 +12,8 @@ use std::{
     time::Duration,
 };
 
-use fogmux_auth::{LoginQueue, PasswordCheck, Principal, QueueConfig, Refused, Scratch};
+use fogmux_auth::{HashedPassword, LoginQueue, PasswordCheck, PasswordError, Principal, QueueConfig, Refused, Scratch};
+use fogmux_net::channel::Zeroizing;
 use tokio::sync::oneshot;
 
 use crate::metrics::Counter;
@@ -72,9 +73,28 @@ struct State {
     niceness_refused: bool,
 }
 
-struct Login {
-    check: PasswordCheck,
-    answer: oneshot::Sender<Result<Principal, Refused>>,
+/// A login, or a new password, which costs as much.
+enum Login {
+    Check(PasswordCheck, oneshot::Sender<Result<Principal, Refused>>),
+    Hash(Zeroizing<Vec<u8>>, oneshot::Sender<Result<HashedPassword, PasswordError>>),
+}
+
+impl Login {
+    /// Whether nobody waits for it any more.
+    fn is_given_up(&self) -> bool {
+        match self {
+            Self::Check(_, answer) => answer.is_closed(),
+            Self::Hash(_, answer) => answer.is_closed(),
+        }
+    }
+
+    fn run(self, scratch: &mut Scratch) {
+        // Errors: nobody waits any more.
+        match self {
+            Self::Check(check, answer) => drop(answer.send(check.run(scratch))),
+            Self::Hash(password, answer) => drop(answer.send(HashedPassword::of(&password, scratch))),
+        }
+    }
 }
 
 impl Verifiers {
@@ -103,20 +123,38 @@ impl Verifiers {
     /// # Errors
     /// The login is refused; [`Refused::Busy`] when too many wait.
     pub(crate) async fn verify(&self, address: IpAddr, check: PasswordCheck) -> Result<Principal, Refused> {
-        let wait_max = self.0.lock().wait_max;
         let (answer, verified) = oneshot::channel();
-        if !self.submit(address, Login { check, answer }) {
+        let user: Box<str> = check.user().into();
+        self.wait(address, &user, Login::Check(check, answer), verified).await.unwrap_or(Err(Refused::Busy))
+    }
+
+    /// Hashes a password for `user`, who asks from this address, when its turn comes among the logins.
+    ///
+    /// # Errors
+    /// `None` when too many wait, else the password cannot be used.
+    pub async fn hash(
+        &self,
+        address: IpAddr,
+        user: &str,
+        password: Zeroizing<Vec<u8>>,
+    ) -> Option<Result<HashedPassword, PasswordError>> {
+        let (answer, hashed) = oneshot::channel();
+        self.wait(address, user, Login::Hash(password, answer), hashed).await
+    }
+
+    /// Queues work and waits for its answer; `None` when too many wait.
+    async fn wait<T>(&self, address: IpAddr, user: &str, login: Login, answered: oneshot::Receiver<T>) -> Option<T> {
+        let wait_max = self.0.lock().wait_max;
+        if !self.submit(address, user, login) {
             self.0.refused.increment();
-            return Err(Refused::Busy);
+            return None;
         }
         // Errors: it took too long; the login lost its place to another, or the verification panicked.
-        match tokio::time::timeout(wait_max, verified).await {
-            Ok(Ok(verified)) => verified,
-            Ok(Err(_)) | Err(_) => {
-                self.0.refused.increment();
-                Err(Refused::Busy)
-            }
+        let answer = tokio::time::timeout(wait_max, answered).await.ok().and_then(Result::ok);
+        if answer.is_none() {
+            self.0.refused.increment();
         }
+        answer
     }
 
     /// Notes a login by password, so that the source keeps a place in the queue.
@@ -125,13 +163,12 @@ impl Verifiers {
     }
 
     /// Queues a login. Returns whether there was room.
-    fn submit(&self, address: IpAddr, login: Login) -> bool {
+    fn submit(&self, address: IpAddr, user: &str, login: Login) -> bool {
         let mut state = self.0.lock();
-        let user: Box<str> = login.check.user().into();
-        let pushed = state.queue.push(address, &user, login).or_else(|login| {
+        let pushed = state.queue.push(address, user, login).or_else(|login| {
             // Callers that have stopped waiting still hold places.
-            state.queue.retain(|login| !login.answer.is_closed());
-            state.queue.push(address, &user, login)
+            state.queue.retain(|login| !login.is_given_up());
+            state.queue.push(address, user, login)
         });
         if state.queue.len() > state.idle && state.threads < state.threads_max {
             self.0.start(&mut state);
@@ -186,9 +223,8 @@ impl Running {
     fn run(self) {
         self.lower_priority();
         let mut scratch = Scratch::new();
-        while let Some(Login { check, answer }) = self.next() {
-            // An error: nobody waits any more.
-            let _ = answer.send(check.run(&mut scratch));
+        while let Some(login) = self.next() {
+            login.run(&mut scratch);
         }
     }
 
@@ -208,7 +244,7 @@ impl Running {
                 return None;
             }
             while let Some(login) = state.queue.pop() {
-                if !login.answer.is_closed() {
+                if !login.is_given_up() {
                     return Some(login);
                 }
             }

@@ -10,6 +10,7 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     Peer,
+    administration::Administration,
     clients::{Arrived, Clients, Listed},
     clock::Clock,
     listening::Listening,
@@ -50,6 +51,8 @@ pub struct Shared {
     pub realm: Box<str>,
     /// The addresses of the listeners.
     pub listening: Listening,
+    /// The way of administrators' commands.
+    pub administration: Administration,
     /// Connections that are logged in.
     pub(crate) clients: Arc<Clients>,
     /// The connections and streams that a shutdown waits for.
@@ -77,6 +80,7 @@ impl Shared {
             proxy: ProxyRules::default(),
             realm: "localhost".into(),
             listening: Listening::default(),
+            administration: Administration::default(),
             clients: Arc::default(),
             shutdown: Arc::default(),
             draining,

@@ -3,6 +3,7 @@
 //! Lists are given in pages. A page ends with `next` if more may follow, and `after=NEXT` asks for it. Members without
 //! a value are left out; members may be added, so clients ignore those that they do not know.
 
+mod access;
 mod documents;
 mod sessions;
 
@@ -10,6 +11,10 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+pub use access::{
+    ChangeParameters, GroupEntry, Groups, LogLevel, RULES_CONTENT_TYPE, RulesDocument, RulesProblem, RulesProblems,
+    RulesText, USERS_PATH, UserChange, UserEntry, Users, user_name,
+};
 pub use documents::{
     Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, RuleAnswer, Status, StoreStatus,
     Table, TopicEntry, Topics,
@@ -51,6 +56,16 @@ pub enum Resource {
     Session(u64),
     /// `/api/v1/sessions/<id>/subscriptions`.
     SessionSubscriptions(u64),
+    /// `/api/v1/users`.
+    Users,
+    /// `/api/v1/users/<name>`: the path has the name.
+    User,
+    /// `/api/v1/groups`.
+    Groups,
+    /// `/api/v1/rules`: the file of the access rules.
+    Rules,
+    /// `/api/v1/log-level`: the filter of the log.
+    LogLevel,
     /// `/api/v1/rules/test`: what the rules decide.
     RuleTest,
 }
@@ -65,6 +80,10 @@ impl Resource {
             "listeners" => Some(Self::Listeners),
             "clients" => Some(Self::Clients),
             "sessions" => Some(Self::Sessions),
+            "users" => Some(Self::Users),
+            "groups" => Some(Self::Groups),
+            "rules" => Some(Self::Rules),
+            "log-level" => Some(Self::LogLevel),
             "rules/test" => Some(Self::RuleTest),
             other => Self::parse_member(other),
         }
@@ -76,6 +95,7 @@ impl Resource {
         match (list, member.strip_suffix("/subscriptions")) {
             ("clients", None) => number(member).map(Self::Client),
             ("sessions", None) => number(member).map(Self::Session),
+            ("users", None) if !member.is_empty() && !member.contains('/') => Some(Self::User),
             ("sessions", Some(of)) => number(of).map(Self::SessionSubscriptions),
             _ => None,
         }
@@ -90,16 +110,20 @@ impl Resource {
             | Self::Listeners
             | Self::Clients
             | Self::Sessions
+            | Self::Users
+            | Self::Groups
             | Self::SessionSubscriptions(_) => "GET, HEAD, OPTIONS",
             Self::Client(_) | Self::Session(_) => "DELETE, OPTIONS",
+            Self::User => "PUT, DELETE, OPTIONS",
+            Self::Rules | Self::LogLevel => "GET, HEAD, PUT, OPTIONS",
             Self::RuleTest => "POST, OPTIONS",
         }
     }
 
-    /// Whether a request of it changes something; what only tests a rule does not.
+    /// Whether a request of it changes something if its method is not safe; what only tests a rule does not.
     #[must_use]
     pub const fn changes(self) -> bool {
-        matches!(self, Self::Client(_) | Self::Session(_))
+        !matches!(self, Self::RuleTest)
     }
 }
 
@@ -281,6 +305,10 @@ mod tests {
     #[test]
     fn a_resource_has_one_path() {
         assert_eq!(Resource::parse("clients/17"), Some(Resource::Client(17)));
+        assert_eq!(Resource::parse("users/a%2Fb"), Some(Resource::User));
+        for wrong in ["users/", "users/a/b", "groups/a", "rules/", "log-level/"] {
+            assert_eq!(Resource::parse(wrong), None, "{wrong}");
+        }
         assert_eq!(Resource::parse("sessions/17"), Some(Resource::Session(17)));
         assert_eq!(Resource::parse("sessions/17/subscriptions"), Some(Resource::SessionSubscriptions(17)));
         for wrong in [

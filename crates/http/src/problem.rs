@@ -27,6 +27,8 @@ pub enum Kind {
     InvalidToken,
     /// The access-control list refuses.
     Forbidden,
+    /// Changes over the API are switched off.
+    ChangesOff,
     /// A web page of another origin asked.
     ForeignOrigin,
     /// No such resource.
@@ -41,6 +43,10 @@ pub enum Kind {
     RequestTimeout,
     /// A request with the same `Idempotency-Key` is under way.
     IdempotencyConflict,
+    /// A file cannot be changed.
+    Unchangeable,
+    /// The requester would lose the right to take a change back.
+    LosesAdministration,
     /// A condition does not hold.
     PreconditionFailed,
     /// The body is larger than the limit.
@@ -53,6 +59,12 @@ pub enum Kind {
     Misdirected,
     /// An `Idempotency-Key` was used before for another request.
     IdempotencyMismatch,
+    /// Rules are not valid.
+    InvalidRules,
+    /// A value is well-formed and cannot be used.
+    Unusable,
+    /// A change needs the condition that nobody has changed the same meanwhile (RFC 6585 §3).
+    PreconditionRequired,
     /// A WebSocket handshake of another version.
     UpgradeRequired,
     /// Too many at once.
@@ -94,6 +106,7 @@ impl Kind {
             Self::Unauthorized => (401, "urn:fogmux:problem:unauthorized", "Credentials are needed"),
             Self::InvalidToken => (401, "urn:fogmux:problem:invalid-token", "The token is not believed"),
             Self::Forbidden => (403, "urn:fogmux:problem:forbidden", "Access is refused"),
+            Self::ChangesOff => (403, "urn:fogmux:problem:changes-off", "Changes over the API are switched off"),
             Self::ForeignOrigin => (403, "urn:fogmux:problem:foreign-origin", "The origin is not allowed"),
             Self::NotFound => (404, "urn:fogmux:problem:not-found", "There is no such resource"),
             Self::NoMessage => (404, "urn:fogmux:problem:no-message", "The topic keeps no message"),
@@ -105,6 +118,10 @@ impl Kind {
             Self::IdempotencyConflict => {
                 (409, "urn:fogmux:problem:idempotency-conflict", "The first request with this key is under way")
             }
+            Self::Unchangeable => (409, "urn:fogmux:problem:unchangeable", "The file cannot be changed"),
+            Self::LosesAdministration => {
+                (409, "urn:fogmux:problem:loses-administration", "You could not take the change back")
+            }
             Self::PreconditionFailed => (412, "urn:fogmux:problem:precondition-failed", "A condition does not hold"),
             Self::ContentTooLarge => (413, "urn:fogmux:problem:content-too-large", "The body is too large"),
             Self::UnsupportedMediaType => {
@@ -114,6 +131,11 @@ impl Kind {
             Self::Misdirected => (421, "urn:fogmux:problem:misdirected", "The host is not served here"),
             Self::IdempotencyMismatch => {
                 (422, "urn:fogmux:problem:idempotency-mismatch", "The key belongs to another request")
+            }
+            Self::InvalidRules => (422, "urn:fogmux:problem:invalid-rules", "The rules are not valid"),
+            Self::Unusable => (422, "urn:fogmux:problem:unusable", "A value cannot be used"),
+            Self::PreconditionRequired => {
+                (428, "urn:fogmux:problem:precondition-required", "The change needs If-Match")
             }
             Self::UpgradeRequired => (426, "urn:fogmux:problem:upgrade-required", "A WebSocket handshake is needed"),
             Self::TooManyRequests => (429, "urn:fogmux:problem:too-many-requests", "Too much at once"),

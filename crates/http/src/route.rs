@@ -61,6 +61,10 @@ pub enum Asset {
     Api,
     /// A module of it: the topics.
     Topics,
+    /// A module of it: users and rules.
+    Access,
+    /// A module of it: MQTT sessions.
+    Sessions,
     /// A module of it: the other views.
     Views,
     /// Its icon.
@@ -75,6 +79,8 @@ impl Asset {
             "elements.js" => Some(Self::Elements),
             "api.js" => Some(Self::Api),
             "topics.js" => Some(Self::Topics),
+            "access.js" => Some(Self::Access),
+            "sessions.js" => Some(Self::Sessions),
             "views.js" => Some(Self::Views),
             "icon.svg" => Some(Self::Icon),
             _ => None,

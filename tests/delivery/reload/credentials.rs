@@ -21,6 +21,8 @@ pub(super) const CERTIFICATES: Row = Row {
     keys: &["auth.certificates_file", "auth.certificate_users_only"],
     case: Case { name: "reload: auth.certificates_file, auth.certificate_users_only", run: certificates },
 };
+pub(super) const API_CHANGES: Row =
+    Row { keys: &["auth.api_changes"], case: Case { name: "reload: auth.api_changes", run: api_changes } };
 pub(super) const CONTEXTS: Row =
     Row { keys: &["coap.oscore.directory"], case: Case { name: "reload: coap.oscore.directory", run: contexts } };
 
@@ -104,6 +106,22 @@ fn certificates() -> Result<String> {
     private(&other, "[[certificate]]\ncommon_name = \"dev1\"\nuser = \"alice\"\n")?;
     let key = "auth.certificates_file";
     subject.changes((key, &quoted(&other)), (is("404", "403"), is("403", "404")), look)?;
+    Ok(String::new())
+}
+
+fn api_changes() -> Result<String> {
+    let mut subject = Subject::start(&[], &[("users.toml", &fogmux_tests::users::file(&["admin"]))])?;
+    let look = |gateway: &Gateway| -> Result<bool> {
+        let head = format!(
+            "PUT /api/v1/users/new HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}Content-Type: \
+             application/json\r\nContent-Length: 2\r\n\r\n{{}}",
+            basic("admin", "secret")
+        );
+        let answer = String::from_utf8(fogmux_tests::tcp::ask(gateway.address("http")?, head.as_bytes())?)?;
+        ensure!(answer.starts_with("HTTP/1.1 201") || answer.contains("changes-off"), "{answer}");
+        Ok(answer.starts_with("HTTP/1.1 201"))
+    };
+    subject.changes(("auth.api_changes", "true"), (false, true), look)?;
     Ok(String::new())
 }
 

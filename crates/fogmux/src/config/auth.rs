@@ -25,6 +25,8 @@ pub(crate) struct Auth {
     pub(crate) certificates_file: Option<PathBuf>,
     /// Accepts client certificates only for users of the users file.
     pub(crate) certificate_users_only: bool,
+    /// Lets administrators change users and rules over HTTP.
+    pub(crate) api_changes: bool,
     pub(crate) token: Token,
     pub(crate) callback: Callback,
     pub(crate) backoff: BackoffConfig,
@@ -39,6 +41,7 @@ impl Section for Auth {
         reader.path("psk_file", &mut self.psk_file);
         reader.path("certificates_file", &mut self.certificates_file);
         reader.flag("certificate_users_only", &mut self.certificate_users_only);
+        reader.flag("api_changes", &mut self.api_changes);
         reader.section("token", &mut self.token);
         reader.section("callback", &mut self.callback);
         reader.section("backoff", &mut self.backoff);

@@ -34,6 +34,8 @@ pub(crate) struct Log {
     json: Arc<AtomicBool>,
     limit: Limit,
     queue: Queue,
+    /// The text of the filter.
+    text: String,
 }
 
 /// Counts of lines that are not in the log.
@@ -63,12 +65,13 @@ impl Log {
         // Not `try_init`, which takes records of the crate `log` as well in builds where a dependency wants that.
         let set = tracing::subscriber::set_global_default(log);
         set.map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
-        Ok(Self { filter: handle, json, limit, queue })
+        Ok(Self { filter: handle, json, limit, queue, text: text(&config.filter).0 })
     }
 
     /// Replaces the settings.
-    pub(crate) fn replace(&self, config: &Config) -> Result<(), Failure> {
+    pub(crate) fn replace(&mut self, config: &Config) -> Result<(), Failure> {
         let filter = self::filter(&config.filter)?;
+        self.text = text(&config.filter).0;
         self.json.store(config.format == LogFormat::Json, Relaxed);
         self.limit.configure(config.repeated_lines);
         self.filter.reload(filter).map_err(|error| Failure::new(Status::IoErr, error.to_string()))
@@ -77,6 +80,19 @@ impl Log {
     /// The way of lines to standard error.
     pub(crate) fn queue(&self) -> Queue {
         self.queue.clone()
+    }
+
+    /// The filter in force, as it was written.
+    pub(crate) fn filter(&self) -> &str {
+        &self.text
+    }
+
+    /// Replaces the filter until the next [`Log::replace`], whatever the environment says.
+    pub(crate) fn set_filter(&mut self, given: &str) -> Result<(), Failure> {
+        let targets = given.parse().map_err(|error| Failure::new(Status::Config, format!("the filter: {error}")))?;
+        self.filter.reload(quiet(targets)).map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
+        given.clone_into(&mut self.text);
+        Ok(())
     }
 
     /// Logs how many lines were left out in windows that have passed. Returns the counts of all so far.
@@ -128,13 +144,15 @@ pub(super) fn check(configured: &str) -> Result<(), Failure> {
 }
 
 fn filter(configured: &str) -> Result<Targets, Failure> {
-    let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-    let (text, name) = match &text {
-        Some(text) => (text.as_str(), VARIABLE),
-        None => (configured, "log.filter"),
-    };
+    let (text, name) = text(configured);
     let targets = text.parse().map_err(|error| Failure::new(Status::Config, format!("{name}: {error}")))?;
     Ok(quiet(targets))
+}
+
+/// The text of the filter, and who named it.
+fn text(configured: &str) -> (String, &'static str) {
+    let named = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    named.map_or_else(|| (configured.to_owned(), "log.filter"), |named| (named, VARIABLE))
 }
 
 /// Has a level without a target hold for the gateway; libraries do not go below `warn` unless they are named.

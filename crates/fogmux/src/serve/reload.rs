@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use fogmux_auth::Rules;
+use fogmux_gateway::administration::Command;
+use tokio::sync::mpsc;
 
 use super::clock::Clock;
 use super::expiry::Expiry;
@@ -27,10 +29,10 @@ const REFUSED: &str = "the last reload was refused, nothing has changed; the log
 /// The sources of everything that a reload rereads.
 pub(crate) struct Reloader {
     arguments: Serve,
-    config: Config,
-    home: Home,
-    log: Log,
-    watch: Watch,
+    pub(super) config: Config,
+    pub(super) home: Home,
+    pub(super) log: Log,
+    pub(super) watch: Watch,
     clock: Clock,
     expiry: Expiry,
     renewal: Renewal,
@@ -49,6 +51,14 @@ impl Reloader {
     pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
         let (clock, expiry, renewal) = (Clock::new(), Expiry::default(), Renewal::default());
         Self { arguments, config, home, log, watch, clock, expiry, renewal }
+    }
+
+    /// Begins to take the commands of administrators.
+    pub(crate) fn administration(&self, running: &Running) -> mpsc::Receiver<Command> {
+        let administration = &running.gateway.shared.administration;
+        administration.allow_changes(self.config.auth.api_changes);
+        // One that is closed, were they taken already.
+        administration.open().unwrap_or_else(|| mpsc::channel(1).1)
     }
 
     /// Prints the banner.
@@ -153,6 +163,7 @@ impl Reloader {
         running.gateway.shared.bus.invalidate();
         running.gateway.shared.refusals.forget();
         running.gateway.shared.refusals.configure(fresh.config.log.refused_logins, fresh.config.log.refused_actions);
+        running.gateway.shared.administration.allow_changes(fresh.config.auth.api_changes);
         running.gateway.shared.logins.configure(fresh.config.auth.backoff);
         running.gateway.shared.verifiers.configure(fresh.config.auth.verification);
         for section in self.config.sections_that_need_a_restart(&fresh.config) {

@@ -56,6 +56,20 @@ impl Watch {
         home::rules(config, &home.directory)
     }
 
+    /// Refuses to continue without files that existed.
+    pub(super) fn check(&self, sources: &Sources) -> Result<(), Failure> {
+        self.kept.check(sources)
+    }
+
+    /// Puts rules in place that were read from the files, or are in them now.
+    pub(super) fn put_in_place(&mut self, running: &Running, rules: Rules, config: &Config, home: &Home) {
+        self.kept = self.kept.and(sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default());
+        running.authority.replace(rules);
+        admin_password::look(&running.authority, &home.directory);
+        running.gateway.shared.bus.invalidate();
+        running.gateway.shared.refusals.forget();
+    }
+
     /// Refuses what was read while a file was being written.
     pub(super) fn unchanged(&self, config: &Config, home: &Home) -> Result<(), Failure> {
         if self.rules.is(&stamp(config, home)) && self.contexts.is(&contexts(config, home)) {
@@ -108,11 +122,7 @@ impl Watch {
         }
         match fresh {
             Ok(rules) => {
-                self.kept = self.kept.and(sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default());
-                running.authority.replace(rules);
-                admin_password::look(&running.authority, &home.directory);
-                running.gateway.shared.bus.invalidate();
-                running.gateway.shared.refusals.forget();
+                self.put_in_place(running, rules, config, home);
                 tracing::info!("users, rules and keys are read again");
             }
             Err(failure) => {

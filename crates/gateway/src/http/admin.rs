@@ -5,11 +5,15 @@
 //! send what changes something: browsers ask first (a preflight) for DELETE and for JSON, the service refuses foreign
 //! origins, and the gate is [`state::check_admin`].
 
+mod changes;
 mod clients;
+mod files;
+mod log;
 mod rules;
 mod sessions;
 mod status;
 mod topics;
+mod users;
 
 use std::rc::Rc;
 
@@ -19,7 +23,7 @@ use fogmux_http::{
     Problem,
     api::{CONTENT_TYPE, Page, Resource},
 };
-use http::{HeaderValue, Response, header::X_CONTENT_TYPE_OPTIONS, request::Parts};
+use http::{HeaderValue, Method, Response, header::X_CONTENT_TYPE_OPTIONS, request::Parts};
 use http_body::Body;
 use tokio::sync::SemaphorePermit;
 
@@ -36,7 +40,8 @@ pub(super) async fn respond<B>(
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let action = if resource.changes() { Action::Write } else { Action::Read };
+    let is_safe = matches!(parts.method, Method::GET | Method::HEAD);
+    let action = if resource.changes() && !is_safe { Action::Write } else { Action::Read };
     state::check_admin(conn, identity, action)?;
     let page = || Page::parse(parts.uri.query());
     let in_turn = async |make: &dyn Fn() -> Result<Vec<u8>, Problem<'static>>| {
@@ -52,6 +57,14 @@ where
         Resource::Sessions => Ok(json(sessions::page(conn, &page()?)?)),
         Resource::Session(id) => sessions::end(conn, identity, id).await,
         Resource::SessionSubscriptions(id) => Ok(json(sessions::subscriptions(conn, id, &page()?)?)),
+        Resource::Users => Ok(json(users::page(conn, &page()?))),
+        Resource::Groups => Ok(json(users::groups(conn, &page()?))),
+        Resource::User if parts.method == Method::PUT => users::put(conn, identity, parts, body).await,
+        Resource::User => users::delete(conn, identity, parts).await,
+        Resource::Rules if is_safe => files::read(conn, &parts.headers).await,
+        Resource::Rules => files::write(conn, identity, parts, body).await,
+        Resource::LogLevel if is_safe => log::read(conn).await.map(json),
+        Resource::LogLevel => log::write(conn, identity, parts, body).await.map(json),
         Resource::RuleTest => rules::test(conn, identity, parts, body).await.map(json),
     }
 }

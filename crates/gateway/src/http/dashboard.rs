@@ -20,6 +20,8 @@ const APP: &str = include_str!("dashboard/app.js");
 const ELEMENTS: &str = include_str!("dashboard/elements.js");
 const API: &str = include_str!("dashboard/api.js");
 const TOPICS: &str = include_str!("dashboard/topics.js");
+const ACCESS: &str = include_str!("dashboard/access.js");
+const SESSIONS: &str = include_str!("dashboard/sessions.js");
 const VIEWS: &str = include_str!("dashboard/views.js");
 const ICON: &str = include_str!("dashboard/icon.svg");
 
@@ -67,6 +69,8 @@ pub(super) fn asset(asset: Asset, headers: &HeaderMap) -> Response<Payload> {
         Asset::Elements => (SCRIPT, ELEMENTS),
         Asset::Api => (SCRIPT, API),
         Asset::Topics => (SCRIPT, TOPICS),
+        Asset::Access => (SCRIPT, ACCESS),
+        Asset::Sessions => (SCRIPT, SESSIONS),
         Asset::Views => (SCRIPT, VIEWS),
         Asset::Icon => ("image/svg+xml", ICON),
     };

@@ -86,18 +86,24 @@ fn extra(kind: Kind, headers: &mut HeaderMap) {
         | Kind::InvalidParameter
         | Kind::InvalidBody
         | Kind::Forbidden
+        | Kind::ChangesOff
         | Kind::ForeignOrigin
         | Kind::NotFound
         | Kind::NoMessage
         | Kind::MethodNotAllowed
         | Kind::NotAcceptable
         | Kind::IdempotencyConflict
+        | Kind::Unchangeable
+        | Kind::LosesAdministration
         | Kind::PreconditionFailed
         | Kind::ContentTooLarge
         | Kind::UnsupportedMediaType
         | Kind::ExpectationFailed
         | Kind::Misdirected
         | Kind::IdempotencyMismatch
+        | Kind::InvalidRules
+        | Kind::Unusable
+        | Kind::PreconditionRequired
         | Kind::TooManyRequests
         | Kind::HeadersTooLarge
         | Kind::Internal

@@ -9,13 +9,16 @@
 
 use std::fmt::Write as _;
 
-use fogmux_auth::{Action, Decision, SourceKind};
+use fogmux_auth::{Action, Decision};
 use fogmux_http::{Kind, Problem};
 use fogmux_store::JournalStore;
 use http::Response;
 
 use super::{conn::Conn, identity::Identity, payload::Payload, respond};
-use crate::listening::base;
+use crate::{
+    administration::{TOPIC as ADMIN_TOPIC, administers, changes_access, is_ruled},
+    listening::base,
+};
 
 /// The topic that rules name to grant these pages.
 const TOPIC: &str = "$SYS/metrics";
@@ -32,11 +35,6 @@ pub(super) fn check(conn: &Conn, identity: &Identity) -> Result<(), Problem<'sta
     Err(identity.gate.forbidden(&conn.ctx, Action::Read, TOPIC, &decision))
 }
 
-/// The topic that rules name to grant administration: to read it is to look, to write it is to change something.
-const ADMIN_TOPIC: &str = "$fogmux/admin";
-/// The user that the first start creates, with a password of its own.
-const ADMIN: &str = "admin";
-
 /// Whether the client may administer the gateway.
 ///
 /// # Errors
@@ -44,22 +42,30 @@ const ADMIN: &str = "admin";
 pub(super) fn check_admin(conn: &Conn, identity: &Identity, action: Action) -> Result<(), Problem<'static>> {
     let (who, local) = (identity.principal(), conn.peer.is_loopback());
     let decision = identity.gate.access().decide(action, ADMIN_TOPIC);
-    // Without an access file everybody may do everything, which is not meant here.
-    let ruled = decision.rule.as_ref().is_some_and(|rule| rule.line() > 0);
-    let allowed = match (ruled, who.anonymous) {
-        (true, anonymous) => decision.allowed && (local || !anonymous),
-        (false, true) => local,
-        (false, false) => {
-            (who.source == SourceKind::Password && &*who.name == ADMIN)
-                || (local && conn.peer.may_be_anonymous(&conn.ctx.shared.listening))
-        }
-    };
-    if allowed {
+    if administers(&decision, who, local, conn.peer.may_be_anonymous(&conn.ctx.shared.listening)) {
         return Ok(());
     }
+    let ruled = is_ruled(&decision);
     let refused = Decision { allowed: false, rule: decision.rule.filter(|_| ruled && !decision.allowed) };
     let forbidden = identity.gate.forbidden(&conn.ctx, action, ADMIN_TOPIC, &refused);
     Err(if who.anonymous { Problem::new(Kind::Unauthorized) } else { forbidden })
+}
+
+/// Whether the client may change users and rules: those may whom a rule names, and the user of the first start.
+///
+/// # Errors
+/// 401 for anonymous clients, else 403.
+pub(super) fn check_access_changes(conn: &Conn, identity: &Identity) -> Result<(), Problem<'static>> {
+    let decision = identity.gate.access().decide(Action::Write, ADMIN_TOPIC);
+    let who = identity.principal();
+    if changes_access(&decision, who) {
+        return Ok(());
+    }
+    let refused = Decision { allowed: false, rule: None };
+    let forbidden = identity.gate.forbidden(&conn.ctx, Action::Write, ADMIN_TOPIC, &refused);
+    let detail =
+        "users, rules and the log are changed by the user admin, and by those whom a rule for $fogmux/admin names";
+    Err(if who.anonymous { Problem::new(Kind::Unauthorized) } else { forbidden }.detail(detail))
 }
 
 /// Whether the gateway takes publications, as a probe asks it: the status is for everybody, the reason for this

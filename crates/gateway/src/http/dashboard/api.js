@@ -1,9 +1,11 @@
 // Requests to the gateway that the page comes from, and to no other.
 
 export class Refused extends Error {
-  constructor(status, text) {
+  constructor(status, text, problem) {
     super(text);
     this.status = status;
+    this.type = problem.type;
+    this.problems = problem.problems;
   }
 }
 
@@ -12,14 +14,20 @@ async function ask(path, options = {}) {
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
   const text = [problem.title, problem.detail].filter(Boolean).join(': ');
-  throw new Refused(response.status, text || `status ${response.status}`);
+  throw new Refused(response.status, text || `status ${response.status}`, problem);
 }
 
-export const get = async path => (await ask(`/api/v1/${path}`)).json();
+export const read = path => ask(`/api/v1/${path}`);
+
+export const get = async path => (await read(path)).json();
 
 export const post = async (path, question) => (await ask(`/api/v1/${path}`, {
   method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(question),
 })).json();
+
+export const put = (path, change, headers = {}) => ask(`/api/v1/${path}`, {
+  method: 'PUT', headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(change),
+});
 
 export const remove = path => ask(`/api/v1/${path}`, { method: 'DELETE' });
 

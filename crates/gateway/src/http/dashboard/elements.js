@@ -31,6 +31,8 @@ export function table(label, columns, rows, kind) {
       make('thead', {}, make('tr', {}, ...head)), make('tbody', {}, ...body)));
 }
 
+export const section = (title, ...children) => make('section', {}, make('h2', {}, title), ...children);
+
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 
 export function bytes(count) {

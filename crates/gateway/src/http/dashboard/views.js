@@ -1,14 +1,12 @@
-// All views but the topics. Each fills the main element and returns what it does with a new status, and at its end.
+// Views of what there is and a place to try it. Each fills the main element and returns what it does with a new status, and at its end.
 
-import { get, post, publish, remove } from '/dashboard/api.js';
-import { bytes, duration, make, number, rate, table, time } from '/dashboard/elements.js';
+import { get, publish, remove } from '/dashboard/api.js';
+import { bytes, duration, make, number, rate, section, table, time } from '/dashboard/elements.js';
 
 const PAGE = 100;
 
 const card = (name, text, note, kind) => make('div', { class: 'card' }, make('dt', {}, name),
   make('dd', { class: kind }, text), note ? make('dd', { class: 'note' }, note) : undefined);
-
-const section = (title, ...children) => make('section', {}, make('h2', {}, title), ...children);
 
 export function overview(main) {
   const cards = make('dl', { class: 'cards' });
@@ -105,33 +103,6 @@ export function listeners(main) {
 
 const field = (label, name, attributes = {}) => make('label', {}, label,
   make('input', { name, autocomplete: 'off', spellcheck: 'false', ...attributes }));
-
-const choice = (label, name, options) => make('label', {}, label,
-  make('select', { name }, ...options.map(option => make('option', { value: option }, option))));
-
-export function rules(main) {
-  const answer = make('div', { role: 'status', 'aria-live': 'polite' });
-  const ask = async event => {
-    event.preventDefault();
-    const given = Object.fromEntries(new FormData(event.target));
-    if (!given.client) delete given.client;
-    try {
-      const decision = await post('rules/test', given);
-      answer.replaceChildren(section('Decision',
-        make('p', { class: decision.allowed ? 'good' : 'bad', id: 'decision' }, decision.text),
-        decision.file ? make('p', { class: 'dim name' }, `${decision.file}, line ${decision.line}`) : undefined));
-    } catch (error) { answer.replaceChildren(section('Decision', make('p', { class: 'bad' }, error.message))); }
-  };
-  main.append(make('h1', {}, 'Rules'), make('section', {},
-    make('p', { class: 'dim' }, 'Asks the access rules, as fogmux acl test does. Nothing is published or read. ',
-      'Other identities are psk:IDENTITY and oscore:USER.'),
-    make('form', { onsubmit: ask },
-      field('User, or anonymous', 'identity', { required: true, value: 'anonymous' }),
-      choice('Action', 'action', ['read', 'write']), field('Topic, or a filter to read', 'topic', { required: true }),
-      choice('Door', 'door', ['mqtt', 'coap', 'http', 'xmpp']), field('Client identifier, if not the user', 'client'),
-      make('button', {}, 'Test'))), answer);
-  return {};
-}
 
 // Commands for each door of this gateway. A word of a shell is quoted, whatever the topic is.
 function commands(topic, ports) {

@@ -8,11 +8,14 @@ use super::*;
 
 /// A client of another machine, over TLS.
 const REMOTE: ([u8; 4], u16) = ([192, 0, 2, 7], 9);
-const ASKED: [&str; 6] = [
+const ASKED: [&str; 9] = [
     "GET /api/v1/status",
     "GET /api/v1/topics",
     "GET /api/v1/listeners",
     "GET /api/v1/clients",
+    "GET /api/v1/sessions",
+    "GET /api/v1/users",
+    "GET /api/v1/groups",
     "DELETE /api/v1/clients/1",
     "POST /api/v1/rules/test",
 ];
@@ -299,7 +302,7 @@ fn the_page_is_for_browsers_and_loads_nothing_from_elsewhere() {
             assert!(!answer.text().contains("innerHTML"), "{file}");
             found += 1;
         }
-        assert_eq!(found, 8);
+        assert_eq!(found, 10);
         assert_eq!(house.ask("GET /dashboard/../app.js").await.status(), 404);
     });
 }

@@ -1,0 +1,50 @@
+//! `/api/v1/log-level`: the filter of the log, until the next start or reload.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use fogmux_http::{
+    Problem,
+    api::{BYTES_MAX, LogLevel},
+};
+use http::request::Parts;
+use http_body::Body;
+
+use super::{
+    super::{conn::Conn, identity::Identity, state},
+    changes,
+};
+use crate::{administration::Command, audit};
+
+/// The filter.
+pub(super) async fn read(conn: &Rc<Conn>) -> Result<Vec<u8>, Problem<'static>> {
+    set(conn, None, |_: &String| {}).await
+}
+
+/// Replaces it.
+pub(super) async fn write<B>(
+    conn: &Rc<Conn>,
+    identity: &Identity,
+    parts: &Parts,
+    body: B,
+) -> Result<Vec<u8>, Problem<'static>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    // A program on this machine must not be able to silence the log.
+    state::check_access_changes(conn, identity)?;
+    let collected = changes::json(conn, identity, parts, body, BYTES_MAX).await?;
+    let LogLevel { filter } = LogLevel::parse(collected.bytes())?;
+    let (peer, principal, given) = (conn.peer.clone(), identity.principal().clone(), filter.clone());
+    let note = move |_: &String| audit::log_changed(&peer, &principal, &given);
+    set(conn, Some(filter), note).await
+}
+
+async fn set(
+    conn: &Conn,
+    filter: Option<String>,
+    note: impl FnOnce(&String) + 'static,
+) -> Result<Vec<u8>, Problem<'static>> {
+    let asked = changes::carry_out(conn, |answer| Command::LogFilter(filter, answer), note).await;
+    asked.map(|filter| LogLevel { filter }.to_json()).map_err(|refusal| changes::refused(&refusal))
+}
