@@ -292,7 +292,7 @@ impl Snapshot {
 
 /// The upper bound of a bucket; the last has none.
 fn upper(bound: Option<Duration>) -> f64 {
-    bound.map_or(f64::MAX, |bound| bound.as_secs_f64())
+    bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64())
 }
 
 /// Begins a metric family. A name that ends in a unit declares it (OpenMetrics §4.4.4).
