@@ -1,4 +1,4 @@
-"""The documentation, run: the clients of docs/clients.md, the commands of the pages, and log lines that they quote.
+"""The documentation, run: the clients of docs/clients.md.
 
 What needs a machine of its own runs in namespaces; without root only the rest does, and that is said.
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 async def run_documents(arguments, report):
     """Starts this file in namespaces, and takes over what it reports."""
     if reason := reason_against():
-        print(f"documents: the commands and clients of the pages were not run: {reason}")
+        print(f"documents: the clients of the pages were not run: {reason}")
         return
     with tempfile.TemporaryDirectory(prefix="fogmux-documents-") as place:
         process = await asyncio.create_subprocess_exec(

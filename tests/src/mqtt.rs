@@ -112,6 +112,24 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Connects with version 5 to a session that outlives its connection by so many seconds; `clean` begins a new one.
+    /// Returns whether it was there.
+    ///
+    /// # Errors
+    /// When CONNACK refuses.
+    pub fn resume(address: SocketAddr, client: &str, seconds: u32, clean: bool) -> Result<(Self, bool)> {
+        let mut body = string(b"MQTT");
+        body.extend([V5, u8::from(clean) << 1, 0, 60, 5, 0x11]);
+        body.extend(seconds.to_be_bytes());
+        body.extend(string(client.as_bytes()));
+        let mut stream = tcp::connect(address)?;
+        stream.write_all(&packet(0x10, &body))?;
+        let mut connection = Self::over(stream, V5);
+        let (first, body) = connection.read()?;
+        ensure!(first == 0x20 && body.get(1) == Some(&0), "CONNACK {first:#x} {body:?}");
+        Ok((connection, body.first() == Some(&1)))
+    }
+
     /// The next packet: first byte and body.
     ///
     /// # Errors

@@ -2,10 +2,12 @@
 //! with its mode and owner kept, and only if nobody has changed it since it was read.
 
 use std::{
-    fs::{File, Metadata, OpenOptions},
+    fs::{File, Metadata},
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
+
+use crate::private_file;
 
 /// A file as it was read, to be changed.
 #[derive(Debug)]
@@ -118,7 +120,7 @@ impl Original {
         }
         std::fs::rename(self.temporary(), &self.path).map_err(failed)?;
         // The change is made. Whether it survives a power cut at this moment is another matter.
-        if let Err(error) = File::open(self.directory()).and_then(|directory| directory.sync_all()) {
+        if let Err(error) = File::open(private_file::directory(&self.path)).and_then(|directory| directory.sync_all()) {
             tracing::warn!(%error, file = %self.path.display(), "the directory of a file that was changed cannot be synced");
         }
         Ok(())
@@ -128,11 +130,7 @@ impl Original {
     fn beside(&self) -> Result<File, EditError> {
         let failed = |error: io::Error| unchangeable(&self.path, error);
         let temporary = self.temporary();
-        match std::fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            Ok(()) | Err(_) => {}
-        }
-        let made = owner_only(File::options().write(true).create_new(true)).open(&temporary).map_err(failed)?;
+        let made = private_file::create(&temporary).map_err(failed)?;
         let kept = self.read.as_ref().map_or(Ok(()), |(_, metadata)| keep(&made, metadata));
         if let Err(error) = kept {
             let _ = std::fs::remove_file(&temporary);
@@ -142,13 +140,7 @@ impl Original {
     }
 
     fn temporary(&self) -> PathBuf {
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".edit");
-        name.into()
-    }
-
-    fn directory(&self) -> &Path {
-        self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+        private_file::sibling(&self.path, ".edit")
     }
 }
 
@@ -171,17 +163,6 @@ fn keep(made: &File, before: &Metadata) -> io::Result<()> {
 #[cfg(not(unix))]
 fn keep(_: &File, _: &Metadata) -> io::Result<()> {
     Ok(())
-}
-
-#[cfg(unix)]
-fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    options.mode(0o600)
-}
-
-#[cfg(not(unix))]
-fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
-    options
 }
 
 #[cfg(all(test, unix))]

@@ -9,19 +9,26 @@ use std::{
 /// Writes the file anew: a temporary file of mode 0600 beside it, synced, renamed over it.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let temporary = sibling(path, ".new");
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = owner_only(File::options().write(true).create_new(true)).open(&temporary)?;
+    let mut file = create(&temporary)?;
     inherit(&file, path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&temporary, path)?;
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
+    File::open(directory(path))?.sync_all()
+}
+
+/// Creates an empty file of mode 0600, in place of one that was left under the name.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
     }
+    owner_only(File::options().write(true).create_new(true)).open(path)
+}
+
+/// The directory of a file.
+pub(crate) fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Waits until nobody else changes the file. Released when dropped.
@@ -56,8 +63,7 @@ fn lock_file(path: &Path) -> io::Result<File> {
 #[cfg(unix)]
 fn inherit(made: &File, path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let before = std::fs::symlink_metadata(path).or_else(|_| std::fs::metadata(directory.unwrap_or(Path::new("."))))?;
+    let before = std::fs::symlink_metadata(path).or_else(|_| std::fs::metadata(directory(path)))?;
     if before.uid() == made.metadata()?.uid() {
         return Ok(());
     }
@@ -86,7 +92,8 @@ pub(crate) fn warn_if_open(path: &Path) {
     let _ = path;
 }
 
-fn sibling(path: &Path, suffix: &str) -> PathBuf {
+/// The file beside this one whose name has a suffix more.
+pub(crate) fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

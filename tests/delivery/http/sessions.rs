@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::mqtt::{self, Connection, V5};
-use fogmux_tests::tcp;
 use serde_json::{Value, json};
 
 use super::ask;
@@ -39,20 +38,6 @@ fn number(session: &Value) -> Result<u64> {
     session.get("id").and_then(Value::as_u64).with_context(|| format!("no session: {session}"))
 }
 
-/// CONNECT of 5.0 for a session that outlives its connection by an hour. Returns whether the session was there.
-fn hold(address: SocketAddr, client: &str) -> Result<(Connection, bool)> {
-    let mut body = mqtt::string(b"MQTT");
-    body.extend([V5, 0, 0, 60, 5, 0x11]);
-    body.extend(3600_u32.to_be_bytes());
-    body.extend(mqtt::string(client.as_bytes()));
-    let mut stream = tcp::connect(address)?;
-    stream.write_all(&mqtt::packet(0x10, &body))?;
-    let mut connection = Connection::over(stream, V5);
-    let (first, body) = connection.read()?;
-    ensure!(first == 0x20 && body.get(1) == Some(&0), "CONNACK {first:#x} {body:?}");
-    Ok((connection, body.first() == Some(&1)))
-}
-
 fn start(data: &Path) -> Result<Gateway> {
     Gateway::start_as(Plan { data: Some(data), ..Plan::default() })
 }
@@ -77,9 +62,9 @@ pub(super) fn ended() -> Result<String> {
     std::fs::create_dir(&data)?;
     let gateway = start(&data)?;
     let (http, port) = (gateway.address("http")?, gateway.address("mqtt")?);
-    let (mut present, _) = hold(port, "present")?;
+    let (mut present, _) = Connection::resume(port, "present", 3600, false)?;
     present.subscribe(1, &["a/+", "$share/g/b", "a/#"], 1)?;
-    let (mut away, _) = hold(port, "away")?;
+    let (mut away, _) = Connection::resume(port, "away", 3600, false)?;
     away.subscribe(1, &["a/+"], 1)?;
     drop(away);
     let session = absent(http, "away")?;
@@ -125,7 +110,7 @@ pub(super) fn ended() -> Result<String> {
     let gateway = start(&data)?;
     ensure!(of(gateway.address("http")?, "away")?.is_null(), "it is back");
     for client in ["present", "away"] {
-        let (_, found) = hold(gateway.address("mqtt")?, client)?;
+        let (_, found) = Connection::resume(gateway.address("mqtt")?, client, 3600, false)?;
         ensure!(!found, "{client} goes on");
     }
     Ok(String::new())
@@ -137,7 +122,7 @@ pub(super) fn many() -> Result<String> {
     let mut gateway = Gateway::start(&[])?;
     let (http, port) = (gateway.address("http")?, gateway.address("mqtt")?);
     for number in 0..SESSIONS {
-        hold(port, &format!("s{number}"))?;
+        Connection::resume(port, &format!("s{number}"), 3600, false)?;
     }
     let (mut seen, mut after, mut pages) = (Vec::new(), String::new(), 0);
     loop {
@@ -147,8 +132,8 @@ pub(super) fn many() -> Result<String> {
         seen.extend(all.iter().filter_map(|one| one.get("client")?.as_str()).map(str::to_owned));
         pages += 1;
         // One that was seen comes back, and one that was not: both keep their places.
-        drop(hold(port, "s3")?);
-        drop(hold(port, "s199")?);
+        drop(Connection::resume(port, "s3", 3600, false)?);
+        drop(Connection::resume(port, "s199", 3600, false)?);
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
         after = format!("&after={next}");
     }

@@ -247,20 +247,6 @@ fn killed() -> Result<String> {
     Ok(format!("({} acknowledged, {kills} kills)", all.len()))
 }
 
-/// CONNECT of version 5 with a session expiry. Returns whether the session was there.
-fn resume_for(address: SocketAddr, client: &str, seconds: u32, clean: bool) -> Result<(Connection, bool)> {
-    let mut body = mqtt::string(b"MQTT");
-    body.extend([V5, u8::from(clean) << 1, 0, 60, 5, 0x11]);
-    body.extend(seconds.to_be_bytes());
-    body.extend(mqtt::string(client.as_bytes()));
-    let mut stream = tcp::connect(address)?;
-    stream.write_all(&mqtt::packet(0x10, &body))?;
-    let mut connection = Connection::over(stream, V5);
-    let (first, body) = connection.read()?;
-    ensure!(first == 0x20 && body.get(1) == Some(&0), "CONNACK {first:#x} {body:?}");
-    Ok((connection, body.first() == Some(&1)))
-}
-
 fn restart(mut gateway: Gateway, data: &Path) -> Result<Gateway> {
     gateway.signal(Signal::TERM)?;
     gateway.wait_exit(Duration::from_secs(30))?;
@@ -273,7 +259,7 @@ fn stopped() -> Result<String> {
     std::fs::create_dir(&data)?;
     let mut gateway = Gateway::start_as(Plan { data: Some(&data), ..Plan::default() })?;
     for (name, seconds) in [("stays", 3600), ("ends", 1), ("cleaned", 3600)] {
-        let (mut connection, found) = resume_for(gateway.address("mqtt")?, name, seconds, false)?;
+        let (mut connection, found) = Connection::resume(gateway.address("mqtt")?, name, seconds, false)?;
         ensure!(!found && connection.subscribe(1, &["a/+"], 1)? == [1], "{name}");
     }
     gateway = restart(gateway, &data)?;
@@ -281,20 +267,20 @@ fn stopped() -> Result<String> {
     writer.stream.write_all(&mqtt::publish(V5, b"a/b", b"1", 1, false, 7))?;
     ensure!(writer.read()? == (0x40, vec![0, 7]), "the restored subscriptions match");
     drop(writer);
-    let (_, found) = resume_for(gateway.address("mqtt")?, "cleaned", 3600, true)?;
+    let (_, found) = Connection::resume(gateway.address("mqtt")?, "cleaned", 3600, true)?;
     ensure!(!found, "a clean start found a session");
     gateway = restart(gateway, &data)?;
-    let (mut stays, found) = resume_for(gateway.address("mqtt")?, "stays", 3600, false)?;
+    let (mut stays, found) = Connection::resume(gateway.address("mqtt")?, "stays", 3600, false)?;
     ensure!(found, "session present 0 after two restarts");
     let (first, body) = stays.read()?;
     ensure!(first & 0x30 == 0x30 && body.ends_with(b"1"), "{first:#x} {body:?}");
     stays.stream.write_all(&acknowledgement(0x40, id_of(body.get(5..).unwrap_or_default())?))?;
-    let (mut cleaned, found) = resume_for(gateway.address("mqtt")?, "cleaned", 3600, false)?;
+    let (mut cleaned, found) = Connection::resume(gateway.address("mqtt")?, "cleaned", 3600, false)?;
     ensure!(found, "the new session is gone");
     ensure!(cleaned.subscribe(1, &["b"], 1)? == [1], "it has nothing of the old one");
     // One that seems to have ended while the gateway was not there is kept for a minute.
     gateway.wait_metric("fogmux_bus_subscriptions", Duration::from_secs(90), |left| left <= 2.0)?;
-    let (_, found) = resume_for(gateway.address("mqtt")?, "ends", 1, false)?;
+    let (_, found) = Connection::resume(gateway.address("mqtt")?, "ends", 1, false)?;
     ensure!(!found, "a session has outlived its interval");
     Ok(String::new())
 }

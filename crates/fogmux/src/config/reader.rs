@@ -16,6 +16,17 @@ use toml::de::{DeTable, DeValue};
 use super::problem::{Location, Problem, Source};
 use super::units::{parse_duration, parse_size, show_duration, show_size};
 
+/// A value as it may be shown: the user information of a URL has a password (RFC 3986 §3.2.1).
+fn without_secret(found: &str) -> String {
+    let Some((before, after)) = found.rsplit_once('@') else { return found.to_owned() };
+    let (scheme, user) = before.split_once("://").map_or(("", before), |(scheme, user)| (scheme, user));
+    match (user.contains(':'), scheme) {
+        (false, _) => found.to_owned(),
+        (true, "") => format!("…@{after}"),
+        (true, scheme) => format!("{scheme}://…@{after}"),
+    }
+}
+
 /// The beginning of a path to one of systemd's credentials.
 const CREDENTIALS: &str = "$CREDENTIALS_DIRECTORY/";
 
@@ -294,7 +305,7 @@ impl Reader<'_> {
         self.findings.problems.push(Problem {
             location: Some(self.source.location(value.span().start)),
             key: self.dotted(key),
-            found: format!("{found} is not accepted"),
+            found: format!("{} is not accepted", without_secret(found)),
             accepted: accepted.to_owned(),
         });
     }

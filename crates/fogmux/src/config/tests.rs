@@ -144,6 +144,16 @@ fn a_problem_names_file_line_key_and_what_would_be_accepted() {
 }
 
 #[test]
+fn the_password_in_a_url_is_not_repeated() {
+    for url in ["http://bo:s3/c@ret@192.0.2.1/login", "ftp://bo:s3/c@ret@fog.example", "bo:s3/c@ret@fog.example/login"]
+    {
+        let said = said(&format!("[auth.callback]\nurl = \"{url}\"\n")).concat();
+        assert!(said.contains("auth.callback.url") && !said.contains("s3") && !said.contains("ret@"), "{said}");
+    }
+    assert!(said("[xmpp]\ndomain = \"bo@ fog\"\n").concat().contains("\"bo@ fog\""), "no password");
+}
+
+#[test]
 fn an_error_of_syntax_is_told_once_a_line() {
     let unclosed = said(&format!("a = {}", "[".repeat(1000)));
     let different: std::collections::BTreeSet<_> = unclosed.iter().collect();

@@ -19,6 +19,9 @@ use super::super::{
 };
 use crate::administration::{Answer, Command, Refusal, Requester};
 
+/// The reason why nothing is changed while the configuration does not allow it.
+pub(super) const OFF: &str = "auth.api_changes = true allows changes of users and rules";
+
 /// The requester of a change of users or rules.
 ///
 /// # Errors
@@ -26,7 +29,7 @@ use crate::administration::{Answer, Command, Refusal, Requester};
 pub(super) fn requester(conn: &Conn, identity: &Identity, parts: &Parts) -> Result<Requester, Problem<'static>> {
     state::check_access_changes(conn, identity)?;
     if !conn.ctx.shared.administration.allows_changes() {
-        return Err(Problem::new(Kind::ChangesOff).detail("auth.api_changes = true allows to change users and rules"));
+        return Err(Problem::new(Kind::ChangesOff).detail(OFF));
     }
     let ChangeParameters { force } = ChangeParameters::parse(parts.uri.query())?;
     Ok(Requester { principal: identity.principal().clone(), force })

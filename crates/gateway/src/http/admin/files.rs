@@ -60,9 +60,8 @@ async fn current(conn: &Conn) -> Result<RulesFile, Problem<'static>> {
 }
 
 fn document(conn: &Conn, file: &RulesFile) -> Response<Payload> {
-    let off = "auth.api_changes = true allows to change users and rules";
     let allowed = conn.ctx.shared.administration.allows_changes();
-    let reason = if allowed { file.unchangeable.as_deref() } else { Some(off) };
+    let reason = if allowed { file.unchangeable.as_deref() } else { Some(changes::OFF) };
     let name = file.file.display().to_string();
     let (exists, text) = (file.exists, file.text.as_str());
     let document = RulesDocument { file: &name, exists, changeable: reason.is_none(), reason, text };

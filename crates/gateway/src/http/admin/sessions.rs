@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use fogmux_http::{
     Kind, Problem,
-    api::{PAGE_BYTES, Page, SessionEntry, SessionPlace, Sessions, Subscriptions, cursor},
+    api::{Page, SessionEntry, SessionPlace, Sessions, Subscriptions, Weight, cursor},
 };
 use http::{Response, StatusCode};
 
@@ -17,13 +17,12 @@ pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Result<Vec<u8>, Problem<'sta
     let held = conn.ctx.upgrades.sessions.as_ref();
     let (found, mut more) = held.map(|held| held.page(after, page.limit)).unwrap_or_default();
     let mut sessions = Vec::with_capacity(found.len());
-    let mut bytes = 0_usize;
+    let mut weight = Weight::default();
     for held in &found {
-        if bytes > PAGE_BYTES {
+        if !weight.takes(&[&held.client, &held.principal]) {
             more = true;
             break;
         }
-        bytes = bytes.saturating_add(held.client.len()).saturating_add(held.principal.len());
         sessions.push(SessionEntry {
             id: held.number,
             client: &held.client,
@@ -56,14 +55,9 @@ pub(super) fn subscriptions(conn: &Conn, id: u64, page: &Page<'_>) -> Result<Vec
     all.sort_unstable();
     let first = page.after.as_deref().map_or(0, |after| all.partition_point(|text| text.as_str() <= after));
     let rest = all.get(first..).unwrap_or_default();
-    let (mut subscriptions, mut bytes) = (Vec::new(), 0_usize);
-    for text in rest.iter().take(page.limit) {
-        if bytes > PAGE_BYTES {
-            break;
-        }
-        bytes = bytes.saturating_add(text.len());
-        subscriptions.push(text.as_str());
-    }
+    let mut weight = Weight::default();
+    let page = rest.iter().take(page.limit).take_while(|text| weight.takes(&[text.as_str()]));
+    let subscriptions: Vec<&str> = page.map(String::as_str).collect();
     let next = subscriptions.last().filter(|_| subscriptions.len() < rest.len()).map(|last| cursor(last));
     Ok(Subscriptions { subscriptions, next }.to_json())
 }

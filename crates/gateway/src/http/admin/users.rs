@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fogmux_auth::HashedPassword;
 use fogmux_http::{
     Kind, Problem,
-    api::{BYTES_MAX, GroupEntry, Groups, PAGE_BYTES, Page, UserChange, UserEntry, Users, user_name},
+    api::{BYTES_MAX, GroupEntry, Groups, Page, UserChange, UserEntry, Users, Weight, user_name},
 };
 use fogmux_net::channel::Zeroizing;
 use http::{Response, StatusCode, request::Parts};
@@ -24,11 +24,14 @@ use crate::{
 /// One page of users.
 pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Vec<u8> {
     let rules = conn.ctx.authority().rules();
-    let mut accounts = rules.users().accounts(page.after.as_deref()).peekable();
-    let (mut users, mut bytes) = (Vec::new(), 0_usize);
-    while let Some(account) = accounts.next_if(|_| users.len() < page.limit && bytes <= PAGE_BYTES) {
+    let accounts = rules.users().accounts(page.after.as_deref());
+    let (mut users, mut weight, mut more) = (Vec::new(), Weight::default(), false);
+    for account in accounts {
         let groups: Vec<&str> = account.groups.iter().map(|group| &**group).collect();
-        bytes = groups.iter().map(|group| group.len()).sum::<usize>().saturating_add(bytes + account.name.len());
+        more = users.len() == page.limit || !weight.takes(&[&[account.name], groups.as_slice()].concat());
+        if more {
+            break;
+        }
         users.push(UserEntry {
             user: account.name,
             groups,
@@ -37,7 +40,7 @@ pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Vec<u8> {
             disabled: account.disabled,
         });
     }
-    let next = accounts.peek().and(users.last()).map(|last| last.user);
+    let next = users.last().filter(|_| more).map(|last| last.user);
     Users { users, changeable: conn.ctx.shared.administration.allows_changes(), next }.to_json()
 }
 
@@ -53,9 +56,10 @@ pub(super) fn groups(conn: &Conn, page: &Page<'_>) -> Vec<u8> {
     }
     let after = page.after.as_deref().unwrap_or_default();
     let mut rest = all.into_iter().filter(|(group, _)| *group > after).peekable();
-    let (mut groups, mut bytes) = (Vec::new(), 0_usize);
-    while let Some((group, (users, filters))) = rest.next_if(|_| groups.len() < page.limit && bytes <= PAGE_BYTES) {
-        bytes += group.len();
+    let (mut groups, mut weight) = (Vec::new(), Weight::default());
+    while let Some((group, (users, filters))) =
+        rest.next_if(|(group, _)| groups.len() < page.limit && weight.takes(&[group]))
+    {
         groups.push(GroupEntry { group, users, filters });
     }
     let next = rest.peek().and(groups.last()).map(|last| last.group);

@@ -46,6 +46,12 @@ fn publications_of_one_connection_to_very_many_let_others_have_their_turn() {
 
 #[test]
 fn lists_that_are_asked_for_at_once_let_others_have_their_turn() {
+    for list in ["status", "listeners", "topics", "clients", "sessions", "users", "groups"] {
+        lists_let_others_have_their_turn(list);
+    }
+}
+
+fn lists_let_others_have_their_turn(list: &str) {
     run(HttpConfig::default(), async |house| {
         for number in 0..1000 {
             house.publish_retained(&format!("plant/{number}"), b"x");
@@ -55,7 +61,7 @@ fn lists_that_are_asked_for_at_once_let_others_have_their_turn() {
         assert_eq!(neighbour.ask("GET /healthz").await.status(), 200);
         let answered = Rc::new(std::cell::Cell::new(0));
         for client in &mut many {
-            client.send("GET /api/v1/topics?limit=1000").await;
+            client.send(&format!("GET /api/v1/{list}?limit=1000")).await;
         }
         let readers = many.into_iter().map(|mut client| {
             let answered = Rc::clone(&answered);
@@ -82,6 +88,6 @@ fn lists_that_are_asked_for_at_once_let_others_have_their_turn() {
             never = asks => never,
             () = answers => {}
         }
-        assert!(turns.len() >= REQUESTS / 2, "{REQUESTS} lists, after turns of the neighbour: {turns:?}");
+        assert!(turns.len() >= REQUESTS / 2, "{REQUESTS} times {list}, after turns of the neighbour: {turns:?}");
     });
 }
