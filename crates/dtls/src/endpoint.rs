@@ -7,6 +7,7 @@ mod link;
 mod moves;
 mod networks;
 mod opening;
+mod places;
 mod records;
 mod room;
 mod slots;
@@ -14,7 +15,7 @@ mod unified;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, VecDeque},
     hash::Hash,
     net::SocketAddr,
     sync::Arc,
@@ -22,7 +23,7 @@ use std::{
 };
 
 pub use self::config::{Counters, EndpointConfig};
-use self::{entry::Entry, moves::Names, networks::Networks, room::Anonymous};
+use self::{entry::Entry, moves::Names, networks::Networks, places::Places, room::Anonymous};
 use super::{
     Association, CookieKey, Credentials, End, Inbox, Platform,
     session::EPOCH,
@@ -63,7 +64,7 @@ pub struct Endpoint<P> {
     credentials: Arc<dyn Credentials>,
     platform: Platform,
     cookies: Arc<CookieKey>,
-    pub(super) peers: HashMap<P, usize, foldhash::fast::RandomState>,
+    places: Places,
     /// Peers found by other means than their address.
     pub(super) names: Names<P>,
     pub(super) slots: Vec<Option<Entry<P>>>,
@@ -94,7 +95,7 @@ impl<P: Peer> Endpoint<P> {
             credentials,
             platform,
             cookies,
-            peers: HashMap::default(),
+            places: Places::default(),
             names: Names::default(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -132,7 +133,7 @@ impl<P: Peer> Endpoint<P> {
             return;
         }
         let slot = match first.cid {
-            None => self.peers.get(&peer).copied(),
+            None => self.slot_at(&peer),
             Some(cid) => self.names.slot(cid),
         };
         let Some(slot) = slot else {
@@ -166,7 +167,7 @@ impl<P: Peer> Endpoint<P> {
         };
         let slot = match cid {
             Some(cid) => self.names.slot(cid),
-            None => self.peers.get(&peer).copied(),
+            None => self.slot_at(&peer),
         };
         let entry = slot.and_then(|slot| self.slots.get(slot)).and_then(Option::as_ref);
         entry.is_some_and(|entry| entry.session.is_some() && entry.handshake.is_none())
@@ -287,6 +288,12 @@ impl<P: Peer> Endpoint<P> {
         self.handshakes
     }
 
+    /// The number of peers with a session or a handshake.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn peers(&self) -> usize {
+        self.places.len()
+    }
+
     /// Sessions that keep what could be computed again from their keys.
     #[cfg(test)]
     pub(super) fn expanded(&self) -> usize {
@@ -296,7 +303,7 @@ impl<P: Peer> Endpoint<P> {
 
     #[cfg(test)]
     pub(super) fn session_of_12(&mut self, peer: P) -> Option<&mut super::session::Session> {
-        let slot = *self.peers.get(&peer)?;
+        let slot = self.slot_at(&peer)?;
         match &mut self.slots.get_mut(slot)?.as_mut()?.session.as_mut()?.session {
             link::Link::V12(session) => Some(session),
             link::Link::V13(_) => None,
@@ -305,7 +312,7 @@ impl<P: Peer> Endpoint<P> {
 
     #[cfg(test)]
     pub(super) fn session_of_13(&mut self, peer: P) -> Option<&mut v13::Session> {
-        let slot = *self.peers.get(&peer)?;
+        let slot = self.slot_at(&peer)?;
         match &mut self.slots.get_mut(slot)?.as_mut()?.session.as_mut()?.session {
             link::Link::V12(_) => None,
             link::Link::V13(session) => Some(session),

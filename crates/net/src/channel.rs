@@ -3,7 +3,7 @@
 //! The doors use this and no TLS stack. It holds only verified facts: a certificate whose chain and signature are
 //! valid, a pre-shared key that the peer has proven to know.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use ring::digest::{SHA256, digest};
 use rustls::{ProtocolVersion, ServerConnection};
@@ -29,7 +29,7 @@ pub struct Channel {
     /// `TLSv1.3`, `TLSv1.2`, `DTLSv1.3` or `DTLSv1.2`.
     pub protocol: &'static str,
     /// The cipher suite as IANA names it; empty where the stack does not tell, which is so with QUIC.
-    pub cipher: Box<str>,
+    pub cipher: Cow<'static, str>,
     /// The certificate that the peer has proved to own, if it was asked for one.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// The identity of the pre-shared key that the other end has proved to know.

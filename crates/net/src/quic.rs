@@ -1,6 +1,6 @@
 //! QUIC endpoints for HTTP/3 (RFC 9000, RFC 9001): limits, no 0-RTT, and address validation when it gets busy.
 
-use std::{io, net::UdpSocket, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, net::UdpSocket, sync::Arc, time::Duration};
 
 use quinn::{
     Connecting, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt,
@@ -129,7 +129,7 @@ pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(C
     let channel = Channel {
         protocol: "TLSv1.3",
         // quinn does not tell.
-        cipher: Box::default(),
+        cipher: Cow::default(),
         certificate,
         psk_identity: None,
         exporter: exported.is_ok().then_some(exporter),

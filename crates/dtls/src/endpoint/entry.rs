@@ -11,7 +11,7 @@ use crate::{Association, Watch};
 
 /// One peer: its session, and a handshake that may become its next.
 pub(crate) struct Entry<P> {
-    pub(super) peer: P,
+    pub(crate) peer: P,
     pub(super) session: Option<Box<Live<P>>>,
     pub(super) handshake: Option<Box<Begun>>,
     pub(super) alarm: Option<Duration>,

@@ -36,7 +36,7 @@ impl<P: Peer> Endpoint<P> {
                 send(peer, &self.scratch);
             }
             Verdict::Verified(verified) => {
-                let slot = self.peers.get(&peer).copied();
+                let slot = self.slot_at(&peer);
                 let begun = slot.and_then(|slot| self.slots.get_mut(slot)?.as_mut()?.handshake.as_mut());
                 match begun {
                     Some(begun) if begun.handshake.is_repeated(&verified) => {
@@ -62,7 +62,7 @@ impl<P: Peer> Endpoint<P> {
         send: &mut dyn FnMut(P, &[u8]),
     ) {
         let address = peer.address().ip();
-        if let Some(slot) = self.peers.get(&peer).copied() {
+        if let Some(slot) = self.slot_at(&peer) {
             // An older attempt of the same peer is over.
             self.abandon(slot, inbox);
         }
@@ -87,7 +87,7 @@ impl<P: Peer> Endpoint<P> {
                     hello::refuse(&mut self.scratch, verified.record_sequence, alert);
                     send(peer, &self.scratch);
                 }
-                if let Some(slot) = self.peers.get(&peer).copied() {
+                if let Some(slot) = self.slot_at(&peer) {
                     self.tidy(slot);
                 }
                 return;

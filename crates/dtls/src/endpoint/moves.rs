@@ -111,7 +111,7 @@ impl<P: Peer> Endpoint<P> {
             let entry = self.slots.get(*slot).and_then(Option::as_ref);
             entry.and_then(|entry| entry.session.as_ref()).is_some_and(|live| live.association == association)
         };
-        let here = self.peers.get(&peer).copied().filter(is_there);
+        let here = self.slot_at(&peer).filter(is_there);
         here.or_else(|| self.names.moved.get(&(peer, association)).copied())
     }
 
@@ -133,13 +133,14 @@ impl<P: Peer> Endpoint<P> {
     pub(super) fn relocate(&mut self, slot: usize, to: P, inbox: &mut Inbox<P>) {
         let taken = self.networks.of(to.address().ip()).sessions;
         let is_full = taken >= self.config.sessions_per_address_max && !network(to.address().ip()).is_loopback();
+        let is_taken = self.slot_at(&to).is_some();
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let from = entry.peer;
         if from == to {
             return;
         }
         let is_near = network(from.address().ip()) == network(to.address().ip());
-        if self.peers.contains_key(&to) || entry.handshake.is_some() || (is_full && !is_near) {
+        if is_taken || entry.handshake.is_some() || (is_full && !is_near) {
             return;
         }
         let Some(live) = &mut entry.session else { return };
@@ -155,8 +156,8 @@ impl<P: Peer> Endpoint<P> {
         inbox.moved(known_as, live.association, live.moved.is_none());
         let anonymous = usize::from(live.anonymous);
         entry.peer = to;
-        self.peers.remove(&from);
-        self.peers.insert(to, slot);
+        self.places.remove(&from, slot);
+        self.places.add(&self.slots, &to, slot);
         self.networks.change(from.address().ip(), |taken| {
             taken.sessions -= 1;
             taken.anonymous -= anonymous;

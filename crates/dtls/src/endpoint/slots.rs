@@ -83,10 +83,15 @@ impl<P: Peer> Endpoint<P> {
         self.end(slot, End::Fault(alert), inbox, send);
     }
 
+    /// The peer's slot.
+    pub(crate) fn slot_at(&self, peer: &P) -> Option<usize> {
+        self.places.find(&self.slots, peer)
+    }
+
     /// The peer's slot, or a new one.
     pub(super) fn slot_of(&mut self, peer: P) -> usize {
-        if let Some(slot) = self.peers.get(&peer) {
-            return *slot;
+        if let Some(slot) = self.slot_at(&peer) {
+            return slot;
         }
         let entry = Entry { peer, session: None, handshake: None, alarm: None };
         let slot = match self.free.pop() {
@@ -99,7 +104,7 @@ impl<P: Peer> Endpoint<P> {
         if let Some(place) = self.slots.get_mut(slot) {
             *place = Some(entry);
         }
-        self.peers.insert(peer, slot);
+        self.places.add(&self.slots, &peer, slot);
         slot
     }
 
@@ -107,10 +112,10 @@ impl<P: Peer> Endpoint<P> {
     pub(super) fn tidy(&mut self, slot: usize) {
         let Some(place) = self.slots.get_mut(slot) else { return };
         if let Some(entry) = place.take_if(|entry| entry.session.is_none() && entry.handshake.is_none()) {
-            self.peers.remove(&entry.peer);
+            self.places.remove(&entry.peer, slot);
             self.free.push(slot);
         }
-        if self.alarms.len() > 4 * self.peers.len() + 1024 {
+        if self.alarms.len() > 4 * self.places.len() + 1024 {
             // Alarms of those that are gone.
             let slots = &self.slots;
             self.alarms.retain(|Reverse((at, slot))| {

@@ -26,7 +26,7 @@ impl<P: Peer> Endpoint<P> {
     ) {
         let first = Sealed::split(datagram).and_then(|(first, _)| match first.cid {
             Some(cid) => Some((first, self.names.slot(cid)?)),
-            None => Some((first, self.peers.get(&peer).copied()?)),
+            None => Some((first, self.slot_at(&peer)?)),
         });
         let Some((first, slot)) = first else {
             self.counters.dropped += 1;

@@ -53,7 +53,7 @@ impl House {
     }
 
     fn there(&self) -> HashSet<SocketAddr> {
-        self.server.peers.keys().copied().collect()
+        self.server.slots.iter().flatten().map(|entry| entry.peer).collect()
     }
 }
 

@@ -254,7 +254,7 @@ impl Pair {
         self.endpoint.close_all(&mut self.inbox, &mut |_, _| ());
         self.wait(Duration::from_secs(100));
         assert_eq!((self.endpoint.sessions(), self.endpoint.handshakes()), (0, 0));
-        assert!(self.endpoint.peers.is_empty() && self.endpoint.names.is_empty(), "somebody is left");
+        assert!(self.endpoint.peers() == 0 && self.endpoint.names.is_empty(), "somebody is left");
     }
 }
 

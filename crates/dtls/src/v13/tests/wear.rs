@@ -42,7 +42,7 @@ fn told_so(net: &mut Net) {
     net.travel();
     assert!(is_spent(net));
     assert_eq!(net.client.heard.last(), Some(&Heard::Alert(Alert::CloseNotify)));
-    assert_eq!((net.server.sessions(), net.server.peers.len()), (0, 0));
+    assert_eq!((net.server.sessions(), net.server.peers()), (0, 0));
 }
 
 #[test]
