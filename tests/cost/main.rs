@@ -7,6 +7,7 @@
 //! which `callgrind_annotate` reads.
 
 mod coap;
+mod dtls;
 mod http;
 mod meter;
 mod mqtt;
@@ -31,7 +32,7 @@ struct Trace {
 /// Without records on the disk, which the committer's thread would write whenever its time comes.
 const IN_MEMORY: &[&str] = &["store.durability=none"];
 
-const TRACES: [Trace; 10] = [
+const TRACES: [Trace; 12] = [
     Trace { name: "W1", settings: IN_MEMORY, run: mqtt::w1 },
     Trace { name: "W2", settings: IN_MEMORY, run: mqtt::w2 },
     Trace { name: "W3", settings: IN_MEMORY, run: mqtt::w3 },
@@ -40,6 +41,8 @@ const TRACES: [Trace; 10] = [
     Trace { name: "W6", settings: IN_MEMORY, run: mqtt::w6 },
     Trace { name: "C2-get", settings: IN_MEMORY, run: coap::get },
     Trace { name: "C2-put", settings: IN_MEMORY, run: coap::put },
+    Trace { name: "C3", settings: IN_MEMORY, run: dtls::get },
+    Trace { name: "C4", settings: IN_MEMORY, run: dtls::handshakes },
     Trace { name: "X1", settings: IN_MEMORY, run: xmpp::x1 },
     Trace { name: "h1-get", settings: IN_MEMORY, run: http::get },
 ];

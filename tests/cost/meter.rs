@@ -6,9 +6,17 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fogmux_tests::gateway::{Gateway, Plan};
+use fogmux_tests::{
+    gateway::{Gateway, Plan},
+    users,
+};
 use rustix::process::Signal;
 use tempfile::TempDir;
+
+/// The device that has a pre-shared key.
+pub(crate) const IDENTITY: &str = "dev1";
+/// Its key.
+pub(crate) const KEY: &[u8] = b"0123456789abcdef";
 
 /// It is some fifty times slower than by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +35,8 @@ impl Meter {
         let file = format!("--callgrind-out-file={}", output.path().join("callgrind.out").display());
         let launcher = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "-q", &file];
         let settings: Vec<&str> = ["workers.count=1", "log.filter=error"].iter().chain(settings).copied().collect();
-        let plan = Plan { settings: &settings, launcher: &launcher, ..Plan::default() };
+        let files = [("psk.toml", &*users::key_file(IDENTITY, KEY))];
+        let plan = Plan { settings: &settings, files: &files, launcher: &launcher, ..Plan::default() };
         Ok(Self { gateway: Gateway::start_as(plan)?, output })
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use openssl::ssl::{Ssl, SslContext, SslFiletype, SslMethod, SslStream, SslVerifyMode, SslVersion};
+use openssl::ssl::{ShutdownResult, Ssl, SslContext, SslFiletype, SslMethod, SslStream, SslVerifyMode, SslVersion};
 
 use crate::tcp::PATIENCE;
 
@@ -114,6 +114,17 @@ impl Session {
         let count = self.0.read(&mut buffer).context("no answer under DTLS")?;
         buffer.truncate(count);
         Ok(buffer)
+    }
+
+    /// Ends the session with close_notify (RFC 5246 §7.2.1) and waits for that of the gateway.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub fn close(mut self) -> Result<()> {
+        if self.0.shutdown()? == ShutdownResult::Sent {
+            self.0.shutdown().context("no close_notify")?;
+        }
+        Ok(())
     }
 
     /// The socket beneath, for datagrams that are none of the session's.
