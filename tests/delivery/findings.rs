@@ -6,6 +6,7 @@ mod refused_log;
 mod secrets;
 mod shares;
 mod strangers;
+mod withdrawn;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -49,6 +50,11 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: unfinished uploads over CoAP end none from another network", run: shares::uploads },
     Case { name: "findings: lists for one client over CoAP refuse none for another", run: shares::lists },
     Case { name: "findings: idempotency keys of one user push out none of another", run: shares::keys },
+    Case { name: "findings: a certificate that is refused ends what it opened", run: withdrawn::refused_certificate },
+    Case { name: "findings: a pre-shared key that is replaced ends what it opened", run: withdrawn::replaced_key },
+    Case { name: "findings: a withdrawn credential leaves no will", run: withdrawn::wills },
+    Case { name: "findings: rules of the same size and time are other rules", run: withdrawn::same_size_and_time },
+    Case { name: "findings: a link that leads nowhere opens nothing", run: withdrawn::dangling },
     Case { name: "findings: a flood of addresses hides no refused action", run: strangers::blind },
 ];
 

@@ -220,6 +220,19 @@ impl Authority {
         self.rules().admits(principal)
     }
 
+    /// Tells the pre-shared key of an identity from the next one, within this process; `None` for an identity without one.
+    #[must_use]
+    pub fn psk_mark(&self, identity: &[u8]) -> Option<u64> {
+        self.rules().psks.mark(identity)
+    }
+
+    /// The same of a principal whose login may have been before this process began ([`Principal::returned`]): then its
+    /// user has to be there, and of its credentials one of that kind.
+    #[must_use]
+    pub fn admits_returned(&self, principal: &Principal) -> bool {
+        self.rules().admits_returned(principal)
+    }
+
     /// One decision with its reason.
     #[must_use]
     pub fn may(&self, principal: &Principal, client: &str, action: Action, door: Door, topic: &str) -> Decision {

@@ -41,7 +41,7 @@ pub use problem::{Problem, Problems};
 pub use queue::{LoginQueue, QueueConfig};
 pub use refusals::{ActionLimits, LineLimits, Refusals, Suppressed};
 pub use refused::Refused;
-pub use rules::{AnonymousPolicy, Draft, Rules, Sources, Stamp};
+pub use rules::{AnonymousPolicy, Draft, Rules, Sources};
 pub use source::{
     SourceKind, SourceSet, Variables, Verified,
     callback::{Answer, Callback, NoAnswer, Question, Remote},

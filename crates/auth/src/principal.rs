@@ -25,8 +25,8 @@ pub struct Principal {
     pub variables: Option<Arc<Variables>>,
     /// The groups that the credential gave, whatever the users file says.
     granted: Arc<[Arc<str>]>,
-    /// Tells the password of the login from the user's next one, and the key of a token from other keys, within this
-    /// process; 0 for other credentials.
+    /// Tells the password of the login from the user's next one, and the key of a token or a handshake from other keys,
+    /// within this process; 0 for other credentials, and of a login before this process began.
     pub(crate) proof: u64,
 }
 
@@ -79,6 +79,14 @@ impl Principal {
     /// With the stamp of what proved it.
     pub(crate) fn proven_by(self, proof: u64) -> Self {
         Self { proof, ..self }
+    }
+
+    /// Whether a credential that was judged again gives what it gave at the login: the user, and the groups that are its
+    /// own. The users file may have put the user into others.
+    #[must_use]
+    pub fn is_same_login(&self, again: &Self) -> bool {
+        let of = |one: &Self| (Arc::clone(&one.name), one.source, one.proof, Arc::clone(&one.granted));
+        of(self) == of(again)
     }
 
     /// The same credential under a users file that was read again.

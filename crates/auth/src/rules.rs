@@ -77,21 +77,12 @@ pub enum Draft<'a> {
     Acl(&'a str),
 }
 
-/// The state of the files of [`Sources`] at one moment. Equal stamps mean that nothing needs to be read again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamp([Option<(std::time::SystemTime, u64)>; 6]);
-
 impl Sources {
-    /// Looks at the files without reading them, so that a gateway can notice that `fogmux passwd` changed one.
-    #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        let look = |path: &Option<PathBuf>| {
-            let metadata = std::fs::metadata(path.as_deref()?).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        let tokens = [&self.tokens.jwks_file, &self.tokens.key_file].map(look);
-        let [jwks, key] = tokens;
-        Stamp([look(&self.users), look(&self.acl), look(&self.psk), look(&self.certificates), jwks, key])
+    /// The files, so that a gateway can notice that `fogmux passwd` changed one.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let tokens = &self.tokens;
+        let files = [&self.users, &self.acl, &self.psk, &self.certificates, &tokens.jwks_file, &tokens.key_file];
+        files.into_iter().filter_map(Option::as_deref)
     }
 }
 
@@ -252,6 +243,12 @@ impl Rules {
             SourceKind::Certificate | SourceKind::Psk | SourceKind::Oscore | SourceKind::Callback => true,
         };
         same && self.present(principal).is_some()
+    }
+
+    /// The same, where the login may have been before this process began, whose password or key is not known any more:
+    /// then its user has to be there, and of its credentials one of that kind.
+    pub(crate) fn admits_returned(&self, principal: &Principal) -> bool {
+        if principal.proof == 0 { self.present(principal).is_some() } else { self.admits(principal) }
     }
 
     /// The decision that these rules would make about a principal that logged in under others; `None` if they do not

@@ -80,12 +80,12 @@ impl Users {
     /// # Errors
     /// Everything that is wrong with the file, with its lines.
     pub fn load(path: &Path) -> Result<Self, Problems> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => {
+        match private_file::read(path) {
+            Ok(Some(text)) => {
                 private_file::warn_if_open(path);
                 file::parse(path, &text)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Ok(None) => Ok(Self::default()),
             Err(error) => Err(Problems::of_file(path, format!("cannot be read: {error}"))),
         }
     }

@@ -46,10 +46,14 @@ pub(crate) fn default_directory() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns the file if it exists. An error other than "not found" is returned.
+/// Returns the file if it exists. A link exists even if it leads nowhere: what refuses access may only not be mounted
+/// yet. An error other than "not found" is returned.
 pub(crate) fn found(file: PathBuf) -> Result<Option<PathBuf>, Failure> {
-    let there = file.try_exists().map_err(|error| Failure::io(file.display(), &error))?;
-    Ok(there.then_some(file))
+    match std::fs::symlink_metadata(&file) {
+        Ok(_) => Ok(Some(file)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::io(file.display(), &error)),
+    }
 }
 
 /// Writes a file that only its owner can read, replacing any previous one; as root for the owner of the directory.

@@ -46,7 +46,7 @@ pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure
     let directory = std::path::absolute(directory).map_err(|error| Failure::io(directory.display(), &error))?;
     // In a running gateway the previous list stays in force; at a start there is none.
     if let Some(file) = &config.tls.crl_file
-        && data::found(file.clone())?.is_none()
+        && !file.try_exists().map_err(|error| Failure::io(file.display(), &error))?
     {
         let file = file.display();
         return Err(Failure::new(

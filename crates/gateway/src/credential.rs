@@ -3,15 +3,18 @@
 //! A handshake shows a certificate or the identity of a pre-shared key ([`of_channel`]); the protocol inside may show a
 //! name with a password or a token ([`log_in`]). Several credentials have to be of the same principal ([`agree`]).
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use fogmux_auth::{
-    Attempt, CertificateIdentity, Door, LogIn, Principal, Question, Refused, SourceKind, Verified, looks_like_token,
-    prepared_name,
+    Attempt, CertificateIdentity, Door, LogIn, Principal, Question, Refused, SourceKind, SourceSet, Verified,
+    looks_like_token, prepared_name,
     sasl::{Context, SaslChannel},
 };
 use fogmux_bus::Timestamp;
-use fogmux_net::ClientCertificate;
+use fogmux_net::{Channel, ClientCertificate};
 
 pub(crate) use crate::audit::Denied;
 use crate::{
@@ -24,16 +27,50 @@ use crate::{
 /// # Errors
 /// A credential that the listener takes, but that maps to no user. It was proven and no guess, so no back-off follows.
 pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Principal>, Refused> {
-    let Some(channel) = &peer.channel else { return Ok(None) };
-    if let Some(certificate) = channel.certificate.as_deref().filter(|_| peer.sources.contains(SourceKind::Certificate))
-    {
+    peer.channel.as_deref().map_or(Ok(None), |channel| shown_by(ctx, channel, peer.sources))
+}
+
+fn shown_by(ctx: &WorkerContext, channel: &Channel, sources: SourceSet) -> Result<Option<Principal>, Refused> {
+    if let Some(certificate) = channel.certificate.as_deref().filter(|_| sources.contains(SourceKind::Certificate)) {
         let identity = names_of(certificate, &ctx.shared.realm);
         return ctx.authority().certificate(&identity).map(Some);
     }
-    if let Some(identity) = channel.psk_identity.as_deref().filter(|_| peer.sources.contains(SourceKind::Psk)) {
+    if let Some(identity) = channel.psk_identity.as_deref().filter(|_| sources.contains(SourceKind::Psk)) {
         return ctx.authority().psk(identity).map(Some);
     }
     Ok(None)
+}
+
+/// The credential that the handshake of a connection has shown, to be judged again when the rules change: a certificate
+/// may be refused by then, or belong to another user, and an identity may have another key.
+#[derive(Clone, Debug)]
+pub(crate) struct Handshake {
+    channel: Arc<Channel>,
+    sources: SourceSet,
+}
+
+impl Handshake {
+    /// `None` if the handshake has shown no credential.
+    pub(crate) fn of(peer: &Peer) -> Option<Self> {
+        let channel = peer.channel.as_ref()?;
+        let has_shown = channel.certificate.is_some() || channel.psk_identity.is_some();
+        has_shown.then(|| Self { channel: Arc::clone(channel), sources: peer.sources })
+    }
+
+    fn admits(&self, ctx: &WorkerContext, principal: &Principal) -> bool {
+        match shown_by(ctx, &self.channel, self.sources) {
+            Ok(Some(shown)) if shown.source == principal.source => shown.is_same_login(principal),
+            // Another credential was shown inside, which has to be of the same user.
+            Ok(Some(shown)) => shown.name == principal.name,
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+}
+
+/// Whether a connection would still be let in: by the credential of its principal, and by that of its handshake.
+pub(crate) fn holds(ctx: &WorkerContext, handshake: Option<&Handshake>, principal: &Principal) -> bool {
+    ctx.authority().admits(principal) && handshake.is_none_or(|handshake| handshake.admits(ctx, principal))
 }
 
 /// The identity of a client certificate; addresses of `realm` are those of our users.

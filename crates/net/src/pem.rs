@@ -60,14 +60,17 @@ pub fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| refuse(file, explain(file, &text, Wanted::PrivateKey, &error)))
 }
 
-/// Returns the revocation lists of a file; `None` if there is no such file.
+/// Returns the revocation lists of a file; `None` if there is no such file. A link that leads nowhere is an error, for
+/// the lists may only not be mounted yet.
 ///
 /// # Errors
 /// [`TlsError::File`]; also for a file without a list.
 pub(crate) fn revocation_lists(file: &Path) -> Result<Option<Vec<CertificateRevocationListDer<'static>>>, TlsError> {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
+            return Ok(None);
+        }
         Err(error) => return Err(refuse(file, error.to_string())),
     };
     list_of(file, &text, Wanted::RevocationList).map(Some)

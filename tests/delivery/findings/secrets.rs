@@ -46,7 +46,7 @@ pub(super) fn admin_password() -> Result<String> {
     Ok(String::new())
 }
 
-fn passwd(data: &Path, user: &str) -> Result<()> {
+pub(super) fn passwd(data: &Path, user: &str) -> Result<()> {
     let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN")?;
     let mut command = Command::new(binary);
     let mut child =

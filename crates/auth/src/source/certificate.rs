@@ -12,7 +12,7 @@
 //! A certificate that no entry fits belongs to the user of its common name, else of its first subject alternative name.
 //! For an address of e-mail or XMPP that is the whole address, or what is before the `@` of an `id-on-xmppAddr`.
 
-use std::{io, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use toml::{
@@ -23,6 +23,7 @@ use toml::{
 use super::{Credential, Grant, Source, SourceKind, Verified, vouched};
 use crate::{
     principal::Principal,
+    private_file,
     problem::{Problems, Review},
     refused::Refused,
     users::{Users, checked_name},
@@ -140,9 +141,9 @@ impl CertificateRules {
     /// # Errors
     /// Everything that is wrong with it, with its lines.
     pub fn load(path: &Path) -> Result<Self, Problems> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(path, &text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+        match private_file::read(path) {
+            Ok(Some(text)) => Self::parse(path, &text),
+            Ok(None) => Ok(Self::default()),
             Err(error) => Err(Problems::of_file(path, format!("cannot be read: {error}"))),
         }
     }

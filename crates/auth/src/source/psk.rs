@@ -10,9 +10,10 @@
 //! An identity that is not there gets a key that nobody has, the same one every time (RFC 4279 §2 allows it): the
 //! handshake fails as it does with a wrong key, and does not tell which identities exist.
 
-use std::{collections::BTreeMap, fmt::Write as _, io, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, hash::BuildHasher as _, io, path::Path, sync::LazyLock};
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use foldhash::quality::RandomState;
 use toml::{Spanned, de::DeValue};
 use zeroize::Zeroizing;
 
@@ -65,14 +66,14 @@ impl Psks {
     /// # Errors
     /// Everything that is wrong with it, with its lines and without its keys.
     pub fn load(path: &Path) -> Result<Self, Problems> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => {
+        match private_file::read(path) {
+            Ok(Some(text)) => {
                 private_file::warn_if_open(path);
                 let psks = Self::parse(path, &text)?;
                 psks.warn_of_short_keys(path);
                 Ok(psks)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Ok(None) => Ok(Self::default()),
             Err(error) => Err(Problems::of_file(path, format!("cannot be read: {error}"))),
         }
     }
@@ -133,6 +134,11 @@ impl Psks {
         let user = Some(name).filter(|name| name.as_bytes() != identity).map(Into::into);
         self.by_identity.insert(identity.into(), Psk { key: Zeroizing::new(key.to_vec()), user });
         Ok(())
+    }
+
+    /// Tells the key of an identity from the next one, within this process; `None` for an identity that is not there.
+    pub(crate) fn mark(&self, identity: &[u8]) -> Option<u64> {
+        self.by_identity.get(identity).map(Psk::mark)
     }
 
     /// Removes a key; whether there was one.
@@ -198,6 +204,12 @@ impl Psks {
 }
 
 impl Psk {
+    /// Tells this key from the next one. Keyed by the process: of no use to whoever reads it in a dump.
+    fn mark(&self) -> u64 {
+        static KEYED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+        KEYED.hash_one(self.key.as_slice())
+    }
+
     fn user<'a>(&'a self, identity: &'a [u8]) -> &'a str {
         self.user.as_deref().or_else(|| std::str::from_utf8(identity).ok()).unwrap_or_default()
     }
@@ -213,7 +225,8 @@ impl Source for Psks {
             Credential::Psk(identity) => {
                 let known = self.by_identity.get(*identity).ok_or(Refused::Credentials);
                 Some(known.and_then(|psk| {
-                    vouched(users, SourceKind::Psk, psk.user(identity), Grant::default()).map(Verified::from)
+                    let owner = vouched(users, SourceKind::Psk, psk.user(identity), Grant::default())?;
+                    Ok(owner.proven_by(psk.mark()).into())
                 }))
             }
             Credential::Certificate(_) | Credential::Oscore(_) | Credential::Token { .. } => None,

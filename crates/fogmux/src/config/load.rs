@@ -65,7 +65,10 @@ fn read(file: &Path) -> Result<Source, (PathBuf, std::io::Error)> {
 fn toml_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // A link that leads nowhere is no empty directory: what is in it may only not be mounted yet.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && directory.symlink_metadata().is_err() => {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(error),
     };
     let mut files = Vec::new();

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fogmux_auth::{Rules, Sources, Stamp as RulesStamp};
+use fogmux_auth::{Rules, Sources};
 use fogmux_net::Stamp;
 
 use super::kept::Kept;
@@ -28,7 +28,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Watch {
     certificates: Vec<(PathBuf, Stamp)>,
     /// `None` if the files cannot be checked.
-    rules: Looked<Option<RulesStamp>>,
+    rules: Looked<Option<Vec<(PathBuf, Stamp)>>>,
     /// `None` if the files cannot be checked.
     contexts: Looked<Option<Vec<(PathBuf, Stamp)>>>,
     kept: Kept,
@@ -153,8 +153,9 @@ fn sources(config: &Config, home: &Home) -> Option<Sources> {
     home::sources(config, Some(&home.directory)).ok()
 }
 
-fn stamp(config: &Config, home: &Home) -> Option<RulesStamp> {
-    sources(config, home).map(|sources| sources.stamp())
+/// Returns the state of the files of users, rules and keys.
+fn stamp(config: &Config, home: &Home) -> Option<Vec<(PathBuf, Stamp)>> {
+    sources(config, home).map(|sources| sources.files().map(|file| (file.to_owned(), Stamp::of(file))).collect())
 }
 
 /// Returns the state of the OSCORE contexts' files.

@@ -13,7 +13,7 @@ use super::{
     backlog::Waiting,
     context::CoapContext,
     holding::Holding,
-    identity::{Admission, Identity, KeyMark, Who},
+    identity::{Admission, Identity, Who},
     looks::Allowance,
     mailbox::{Entry, Notifications},
     observe::Watches,
@@ -121,9 +121,8 @@ impl Core {
         match change {
             Change::Opened(path, channel) => {
                 let Listener { by, anonymous, sources } = self.admission.listener();
-                let mark = self.admission.mark(&self.ctx, &channel);
                 let peer = Peer { sources, listener: by, ..Peer::plain(path.remote, anonymous) }.over(channel);
-                self.opened(path, peer, mark);
+                self.opened(path, peer);
             }
             Change::Limited(path, bytes_max) => self.server.limit_messages(&path, bytes_max),
             Change::Moved { path, validated } => {
@@ -139,11 +138,11 @@ impl Core {
     }
 
     /// Notes an association or a connection, and whose it is.
-    pub(super) fn opened(&mut self, path: Path, peer: Peer, mark: KeyMark) {
+    pub(super) fn opened(&mut self, path: Path, peer: Peer) {
         if self.ctx.wants_oscore(peer.listener) {
             self.server.demand_protection(path.association);
         }
-        self.admission.open(path.association, peer, mark);
+        self.admission.open(&self.ctx, path.association, peer);
         let who = Who::Association(path.association);
         let identity = self.admission.identity(&self.ctx, self.ctx.now(), &who);
         if let Some(user) = identity.and_then(|identity| identity.user()) {

@@ -1,12 +1,11 @@
 //! The identity of a request: the owner of its security context or of its association, or anonymous where that is
 //! allowed.
 
-use std::{collections::HashMap, hash::BuildHasher as _, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
 use fogmux_auth::{Access, Action, Door, Principal, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, SlotId, Timestamp};
 use fogmux_coap::{Code, Ticket};
-use fogmux_net::Channel;
 use foldhash::quality::RandomState;
 
 use super::{
@@ -109,10 +108,8 @@ pub(super) struct Admission {
     contexts: HashMap<u64, Known, RandomState>,
 }
 
-/// Tells the key of a pre-shared key's identity from another key of the same identity: a hash under a random seed
-/// that no peer sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeyMark(u64);
+/// Tells the key of a pre-shared key's identity from another key of the same identity ([`Authority::psk_mark`]).
+type KeyMark = Option<u64>;
 
 /// No generation of rules has this number.
 const NEVER: u64 = u64::MAX;
@@ -122,14 +119,9 @@ impl Admission {
         Self { listener, slot, nobody: Known::NOTHING, associations: HashMap::default(), contexts: HashMap::default() }
     }
 
-    /// The mark of the key that the channel's identity has now; the same for every channel without an identity.
-    pub(super) fn mark(&self, ctx: &CoapContext, channel: &Channel) -> KeyMark {
-        let key = channel.psk_identity.as_deref().and_then(|identity| ctx.authority().psk_secret(identity));
-        key.map_or_else(KeyMark::default, |key| KeyMark(self.associations.hasher().hash_one(key.as_slice())))
-    }
-
-    /// Adds an association or a connection. The mark is that of the key by which it was made.
-    pub(super) fn open(&mut self, association: u64, peer: Peer, mark: KeyMark) {
+    /// Adds an association or a connection.
+    pub(super) fn open(&mut self, ctx: &CoapContext, association: u64, peer: Peer) {
+        let mark = mark(ctx, &peer);
         self.associations.insert(association, (peer, mark, Known::NOTHING));
     }
 
@@ -139,7 +131,7 @@ impl Admission {
         let Some((peer, mark, _)) = self.associations.get(&association) else { return true };
         let Some(channel) = &peer.channel else { return true };
         match &channel.psk_identity {
-            Some(identity) => *mark == self.mark(ctx, channel) && ctx.authority().psk(identity).is_ok(),
+            Some(identity) => *mark == self::mark(ctx, peer) && ctx.authority().psk(identity).is_ok(),
             None => channel.certificate.is_some() || self.listener.admits_anonymous(&ctx.shared, &ctx.door),
         }
     }
@@ -170,8 +162,13 @@ impl Admission {
                 Some(identity(ctx, slot, &anybody(listener.by.map_or(listener.anonymous, open))?.into()))
             }),
             Who::Association(association) => {
-                let (peer, _, known) = self.associations.get_mut(association)?;
+                let (peer, opened_by, known) = self.associations.get_mut(association)?;
+                let is_first = known.generation == NEVER;
                 known.get(ctx, now, || {
+                    // Whoever knows only the previous key of an identity is not its owner any more.
+                    if !is_first && *opened_by != mark(ctx, peer) {
+                        return None;
+                    }
                     let principal = match credential::of_channel(ctx, peer) {
                         Ok(Some(principal)) => principal,
                         Ok(None) => anybody(peer.may_be_anonymous(&ctx.shared.listening))?,
@@ -218,6 +215,12 @@ pub(super) fn of_anybody(ctx: &CoapContext, listener: Listener) -> Option<Gate> 
     };
     let principal = ctx.authority().anonymous(open).filter(|_| open && !oscore_only)?;
     Some(Gate(ctx.authority().access(&principal, "", Door::Coap)))
+}
+
+/// The mark of the key that the identity of a peer's handshake has now; `None` without an identity.
+fn mark(ctx: &CoapContext, peer: &Peer) -> KeyMark {
+    let channel = peer.channel.as_ref()?;
+    ctx.authority().psk_mark(channel.psk_identity.as_deref()?)
 }
 
 fn identity(ctx: &CoapContext, slot: SlotId, who: &Verified) -> Arc<Identity> {

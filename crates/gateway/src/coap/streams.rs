@@ -31,7 +31,6 @@ pub(super) use self::wire::WireKind;
 use super::{
     context::CoapContext,
     core::{Core, machine_time, session_time},
-    identity::KeyMark,
     publish::Batch,
     transport::{Listener, Path},
 };
@@ -163,7 +162,7 @@ impl Hub {
         };
         lines.insert(association, line);
         drop(lines);
-        self.core.borrow_mut().opened(path, peer, KeyMark::default());
+        self.core.borrow_mut().opened(path, peer);
         self.agree(path, StreamLimits { message_bytes_max: signal::MESSAGE_BYTES_BASE, bert: false });
         path
     }

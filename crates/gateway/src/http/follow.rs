@@ -168,7 +168,7 @@ impl Follow {
     /// its gate.
     pub(super) fn may_go_on(&mut self) -> bool {
         let ctx = &self.conn.ctx;
-        if !self.identity.holds(ctx) {
+        if !self.identity.holds(ctx, &self.conn.peer) {
             return false;
         }
         let generation = ctx.authority().generation();

@@ -25,7 +25,7 @@ use super::{conn::Conn, context::HttpContext};
 use crate::{
     Peer,
     audit::{self, RefusedLogin},
-    credential::{self, Denied, Expiry, Login},
+    credential::{self, Denied, Expiry, Handshake, Login},
     unfinished,
 };
 
@@ -71,10 +71,11 @@ impl Identity {
     }
 
     /// Whether the credential would still be accepted. Streams and WebSockets ask this from time to time.
-    pub(super) fn holds(&self, ctx: &HttpContext) -> bool {
+    pub(super) fn holds(&self, ctx: &HttpContext, peer: &Peer) -> bool {
         let in_session = || self.session.is_none_or(|key| ctx.door.find_session(ctx, &key).is_some());
         self.expires.set(self.expires.get().map(|expires| expires.look_again(ctx)));
-        ctx.now() < self.expires() && ctx.authority().admits(self.principal()) && in_session()
+        let handshake = Handshake::of(peer);
+        ctx.now() < self.expires() && credential::holds(ctx, handshake.as_ref(), self.principal()) && in_session()
     }
 }
 

@@ -73,7 +73,7 @@ async fn wait_for(
     let wait = wait.min(identity.expires().since(now));
     tokio::select! {
         message = waiting.next(headers) => {
-            if !identity.holds(&conn.ctx) {
+            if !identity.holds(&conn.ctx, &conn.peer) {
                 return Err(Problem::new(Kind::Forbidden).detail("the credential has ended"));
             }
             identity.gate.check(&conn.ctx, Action::Read, topic)?;

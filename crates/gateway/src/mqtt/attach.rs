@@ -19,7 +19,13 @@ use super::{
     takeover::{Follows, Previous, succeed},
     will::Will,
 };
-use crate::{Peer, clients::Listed, credential::Expiry, shares::Table, unfinished};
+use crate::{
+    Peer,
+    clients::Listed,
+    credential::{Expiry, Handshake},
+    shares::Table,
+    unfinished,
+};
 
 /// The result of a login.
 pub(super) struct Granted {
@@ -33,6 +39,8 @@ pub(super) struct Granted {
     pub(super) greeting: Vec<u8>,
     /// When the credential expires.
     pub(super) expires: Option<Expiry>,
+    /// The credential of the handshake, if it has shown one.
+    pub(super) handshake: Option<Handshake>,
     /// The generation of the rules under which the client was admitted.
     pub(super) generation: u64,
     /// The state for re-authentication, if the client may ask for one.
@@ -108,7 +116,7 @@ pub(super) fn attach(
     let extended = last.map(|last| Extended::new(last.method, peer));
     let negotiation = *negotiation;
     let listed = ctx.enter(Door::Mqtt, peer, &publisher.principal, &publisher.client);
-    let peer = peer.address;
+    let (handshake, peer) = (Handshake::of(peer), peer.address);
     Ok(Granted {
         negotiation,
         slot,
@@ -119,6 +127,7 @@ pub(super) fn attach(
         will,
         greeting,
         expires,
+        handshake,
         generation,
         extended,
         follows,

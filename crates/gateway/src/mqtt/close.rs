@@ -12,7 +12,7 @@ use super::{
     durable,
     mailbox::Ousted,
     receive::Input,
-    will::{WILL_WAIT, Will},
+    will::{self, WILL_WAIT, Will},
 };
 
 /// Bytes of a packet with a Reason String besides the string: an acknowledgement without codes, or one code.
@@ -30,6 +30,8 @@ impl End {
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::TimedOut, Some(_)) => Self::Unreachable,
             (io::ErrorKind::TimedOut, None) => Self::Stalled,
+            // Ours, not the system's: the certificate was revoked (`tls.cut_revoked`).
+            (io::ErrorKind::ConnectionAborted, None) => Self::Withdrawn,
             _ => Self::Closed,
         }
     }
@@ -113,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             End::Stalled | End::Overrun | End::GaveWay => Some(ReasonCode::QUOTA_EXCEEDED),
             End::Displaced => Some(ReasonCode::SESSION_TAKEN_OVER),
             End::Refused => Some(ReasonCode::QUOTA_EXCEEDED),
-            End::Forbidden | End::Unauthorized => Some(ReasonCode::NOT_AUTHORIZED),
+            End::Forbidden | End::Unauthorized | End::Withdrawn => Some(ReasonCode::NOT_AUTHORIZED),
             End::Kicked | End::Removed => Some(ReasonCode::ADMINISTRATIVE_ACTION),
             End::Expired => Some(ReasonCode::MAXIMUM_CONNECT_TIME),
             End::Draining => Some(ReasonCode::SERVER_SHUTTING_DOWN),
@@ -169,7 +171,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 cut.queue_full.increment();
                 self.log_slow("disconnected: its queue of QoS 1 and 2 messages is full");
             }
-            End::Expired | End::Unauthorized => metrics.unauthenticated.increment(),
+            End::Expired | End::Unauthorized | End::Withdrawn => metrics.unauthenticated.increment(),
             End::Closed
             | End::Disconnected { .. }
             | End::Displaced
@@ -203,6 +205,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
         if end == (End::Disconnected { will: false }) {
             self.cancel_will();
+        }
+        // Nothing more happens in the name of a credential that was taken back (§5.4.2).
+        if end == End::Withdrawn && self.will.is_some() {
+            self.cancel_will();
+            will::log_withheld(&self.ctx, &self.publisher);
         }
         let (ctx, will) = (&self.ctx, self.will.take());
         if matches!(end, End::Displaced | End::GaveWay | End::Removed) {
@@ -252,7 +259,7 @@ const fn plainly(end: End) -> Option<&'static str> {
         End::Kicked => Some("disconnected by an administrator"),
         End::Removed => Some("the session was ended by an administrator"),
         End::Expired => Some("the credential has ended"),
-        End::Unauthorized => Some("not authorised any more"),
+        End::Unauthorized | End::Withdrawn => Some("not authorised any more"),
         End::Stalled => Some("nothing was read for too long"),
         End::Overrun => Some("the queue is full"),
         End::GaveWay => Some("there are too many sessions, and most are of this user"),

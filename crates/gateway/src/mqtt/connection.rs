@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     clients::Listed,
-    credential::Expiry,
+    credential::{self, Expiry, Handshake},
     egress::Egress,
     fan_out::FanOut,
     liveness::check_sleep,
@@ -89,8 +89,10 @@ pub(super) enum End {
     Removed,
     /// The credential has expired.
     Expired,
-    /// The client is no longer admitted, or failed to re-authenticate.
+    /// The client failed to re-authenticate.
     Unauthorized,
+    /// The client's credential is not accepted any more.
+    Withdrawn,
     /// The gateway shuts down.
     Draining,
 }
@@ -169,6 +171,8 @@ pub(super) struct Rare {
     pub(super) why: Option<Box<str>>,
     /// When the credential expires.
     pub(super) expires: Option<Expiry>,
+    /// The credential of the handshake.
+    handshake: Option<Handshake>,
     /// The state for re-authentication.
     pub(super) extended: Option<Box<Extended>>,
     /// A pause of this publisher, for a subscriber to catch up.
@@ -195,8 +199,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ctx.shared.shutdown.opened();
         let mut output = Output::default();
         output.buffer(&ctx).extend_from_slice(&granted.greeting);
-        let (expires, extended) = (granted.expires, granted.extended.map(Box::new));
-        let few = expires.is_some() || extended.is_some();
+        let (expires, handshake, extended) = (granted.expires, granted.handshake, granted.extended.map(Box::new));
+        let few = expires.is_some() || handshake.is_some() || extended.is_some();
         let mut boundary = Boundary::default();
         boundary.read(rest.len());
         Self {
@@ -210,7 +214,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             input: Input::new(rest),
             output,
             egress: Egress::new(),
-            rare: few.then(|| Box::new(Rare { expires, extended, ..Rare::default() })),
+            rare: few.then(|| Box::new(Rare { expires, handshake, extended, ..Rare::default() })),
             writable: None,
             will: granted.will.map(Box::new),
             session_expiry: negotiation.session_expiry,
@@ -304,7 +308,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             rare.expires = rare.expires.map(|expires| expires.look_again(&self.ctx));
         }
         let access = self.gate.access();
-        if self.ctx.authority().admits(access.principal()) { Ok(()) } else { Err(End::Unauthorized) }
+        let handshake = self.rare.as_ref().and_then(|rare| rare.handshake.as_ref());
+        if credential::holds(&self.ctx, handshake, access.principal()) { Ok(()) } else { Err(End::Withdrawn) }
     }
 
     /// Takes turns while there is work. Returns whether there still is.

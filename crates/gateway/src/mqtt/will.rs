@@ -180,6 +180,11 @@ impl Will {
     /// of a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]). Returns the work
     /// that it made, in deliveries.
     pub(super) fn publish(&self, ctx: &MqttContext) -> u64 {
+        if !ctx.authority().admits_returned(self.gate.access().principal()) {
+            self.cancel(ctx);
+            log_withheld(ctx, &self.publisher);
+            return WILL_WORK;
+        }
         if !is_allowed(ctx, &self.gate, &self.topic) {
             self.cancel(ctx);
             return WILL_WORK;
@@ -247,6 +252,13 @@ impl Will {
             }
         });
     }
+}
+
+/// Says that a will is not published because its client's credential was taken back: whoever set it may be the reason.
+pub(super) fn log_withheld(ctx: &MqttContext, publisher: &Publisher) {
+    ctx.shared.metrics.mqtt.unauthorized.increment();
+    let (client, principal) = (&*publisher.client, &*publisher.principal);
+    tracing::info!(client, principal, "a will is not published: the credential of its client is not accepted any more");
 }
 
 fn is_allowed(ctx: &MqttContext, gate: &Gate, topic: &str) -> bool {

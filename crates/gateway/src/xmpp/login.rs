@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     Peer,
+    credential::Handshake,
     deadline::in_time,
     stops::Running,
     unfinished::{Place, SMALL_BYTES, owner},
@@ -320,8 +321,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let core = Core::new(ctx, self.machine, me, self.out);
         let publisher = &core.me.publisher;
         let listed = core.ctx.enter(Door::Xmpp, &self.peer, &publisher.principal, &publisher.client);
-        let core = (core, listed);
-        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires_unix_s)))
+        let ends = (expires_unix_s, Handshake::of(&self.peer));
+        Login::Bound(Box::new(Session::new(self.stream, (core, listed), claim, self.input, ends)))
     }
 
     async fn read(&mut self) -> io::Result<usize> {

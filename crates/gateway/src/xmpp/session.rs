@@ -22,7 +22,7 @@ use self::deadlines::Stalled;
 use super::{core::Core, read};
 use crate::{
     clients::Listed,
-    credential,
+    credential::{self, Handshake},
     deadline::Deadline,
     liveness,
     phase::Phase,
@@ -56,6 +56,8 @@ pub(super) struct Session<S> {
     unacknowledged: Option<Box<Deadline>>,
     /// Since when the client is not read, for our own reasons: such time counts against no deadline.
     unread_since: Option<Running>,
+    /// The credential of the handshake, if it has shown one.
+    handshake: Option<Handshake>,
     /// Its place among the unfinished stanzas of all clients, while it has more than a little.
     place: Option<Box<Place>>,
     /// When the login expires, as a token does, in seconds since 1970.
@@ -84,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         (core, listed): (Core, Listed),
         claim: Claim,
         kept: Vec<u8>,
-        expires_unix_s: Option<u64>,
+        (expires_unix_s, handshake): (Option<u64>, Option<Handshake>),
     ) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared.shutdown));
         Self {
@@ -101,6 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             open: None,
             unacknowledged: None,
             unread_since: None,
+            handshake,
             place: None,
             expires_unix_s: expires_unix_s.map(|end| NonZeroU64::new(end).unwrap_or(NonZeroU64::MIN)),
             expires: None,
@@ -259,7 +262,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if generation != self.generation {
             self.generation = generation;
             self.expires = self.expires_unix_s.map(|end| Box::pin(tokio::time::sleep(left(end.get()))));
-            if !authority.admits(self.core.me.gate.access().principal()) {
+            let principal = self.core.me.gate.access().principal();
+            if !credential::holds(&self.core.ctx, self.handshake.as_ref(), principal) {
                 let error = StreamError::new(StreamCondition::Reset, "the credentials are not taken any more");
                 self.core.machine.fail(error, &mut self.core.out);
             }
