@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use fogmux_auth::{Action, Decision, Door, HashedPassword, Principal, Problems, Rules, SourceKind};
+use fogmux_auth::{Action, Authority, Decision, Door, HashedPassword, Principal, Problems, Rules, SourceKind};
 use tokio::sync::{mpsc, oneshot};
 
 /// The topic that rules name to grant administration: to read it is to look, to write it is to change something.
@@ -46,8 +46,10 @@ pub enum Command {
     PutUser(Box<PutUser>, Answer<bool>),
     /// Removes a user.
     DeleteUser(DeleteUser, Answer<()>),
-    /// Asks for the filter of the log, or sets it until the next start or reload.
-    LogFilter(Option<String>, Answer<String>),
+    /// Asks for the filter of the log.
+    LogFilter(Answer<String>),
+    /// Sets it until the next start or reload.
+    SetLogFilter(String, Requester, Answer<String>),
 }
 
 /// The file of the access rules.
@@ -116,6 +118,17 @@ pub struct Requester {
 }
 
 impl Requester {
+    /// Whether the requester still has the right that it was asked for when the request began: until its body has come,
+    /// and commands before it are carried out, the right may have been taken back.
+    ///
+    /// # Errors
+    /// [`Refusal::Forbidden`].
+    pub fn check(&self, authority: &Authority) -> Result<(), Refusal> {
+        let decision = authority.may(&self.principal, "", Action::Write, Door::Http, TOPIC);
+        let may = authority.admits(&self.principal) && changes_access(&decision, &self.principal);
+        if may { Ok(()) } else { Err(Refusal::Forbidden) }
+    }
+
     /// Whether the change may be made as far as the requester is concerned: it could still take it back under these
     /// rules, or does not mind.
     #[must_use]
@@ -165,6 +178,8 @@ pub enum Refusal {
     Unusable(String),
     /// The requester could not take it back.
     LosesAdministration,
+    /// The requester may not change anything any more.
+    Forbidden,
     /// There is no such user.
     Unknown,
     /// Too much is under way.
@@ -209,6 +224,7 @@ impl fmt::Display for Refusal {
             Self::Unchangeable(reason) | Self::Unusable(reason) => f.write_str(reason),
             Self::Changed => f.write_str("the file was changed meanwhile"),
             Self::Invalid(problems) => problems.fmt(f),
+            Self::Forbidden => f.write_str("the right to change users, rules and the log was taken back"),
             Self::LosesAdministration => f.write_str("you could not take it back; force=true makes it nevertheless"),
             Self::Unknown => f.write_str("there is no such user"),
             Self::Busy => f.write_str("other changes are under way"),

@@ -29,7 +29,10 @@ impl Reloader {
             Command::WriteRules(write, answer) => drop(answer.send(self.write_rules(running, &write))),
             Command::PutUser(put, answer) => drop(answer.send(self.put_user(running, *put))),
             Command::DeleteUser(delete, answer) => drop(answer.send(self.delete_user(running, &delete))),
-            Command::LogFilter(filter, answer) => drop(answer.send(self.log_filter(filter))),
+            Command::LogFilter(answer) => drop(answer.send(Ok(self.log.filter().to_owned()))),
+            Command::SetLogFilter(filter, by, answer) => {
+                drop(answer.send(by.check(&running.authority).and_then(|()| self.set_log_filter(&filter))));
+            }
         }
     }
 
@@ -57,6 +60,7 @@ impl Reloader {
     }
 
     fn write_rules(&mut self, running: &Running, write: &WriteRules) -> Result<RulesFile, Refusal> {
+        write.by.check(&running.authority)?;
         let (original, before) = self.read_rules()?;
         if before.tag() != write.replaces {
             return Err(Refusal::Changed);
@@ -100,6 +104,7 @@ impl Reloader {
         by: &Requester,
         change: impl FnOnce(&mut Users) -> Result<T, UserError>,
     ) -> Result<T, Refusal> {
+        by.check(&running.authority)?;
         let sources = self.sources()?;
         let Some(path) = sources.users.clone() else { return Err(Refusal::Unchangeable("no users file".into())) };
         let original = Original::read(&path, USERS_BYTES_MAX).map_err(unchanged)?;
@@ -131,14 +136,12 @@ impl Reloader {
         self.watch.put_in_place(running, rules, &self.config, &self.home);
     }
 
-    fn log_filter(&mut self, filter: Option<String>) -> Result<String, Refusal> {
+    fn set_log_filter(&mut self, filter: &str) -> Result<String, Refusal> {
         let unusable = |failure: crate::exit::Failure| Refusal::Unusable(failure.message().unwrap_or_default());
-        if let Some(filter) = filter {
-            if filter.len() > FILTER_BYTES_MAX {
-                return Err(Refusal::Unusable(format!("a filter has at most {FILTER_BYTES_MAX} bytes")));
-            }
-            self.log.set_filter(&filter).map_err(unusable)?;
+        if filter.len() > FILTER_BYTES_MAX {
+            return Err(Refusal::Unusable(format!("a filter has at most {FILTER_BYTES_MAX} bytes")));
         }
+        self.log.set_filter(filter).map_err(unusable)?;
         Ok(self.log.filter().to_owned())
     }
 }

@@ -41,7 +41,9 @@ where
     }
     let config = &conn.ctx.door.config;
     let bounds = Bounds::of(config, config.batch_bytes_max);
+    let generation = conn.ctx.authority().generation();
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
+    identity.check_again(conn, generation)?;
     if ndjson::lines(collected.bytes()).nth(config.batch_lines_max).is_some() {
         let detail = format!("at most {} lines", config.batch_lines_max);
         return Err(Problem::new(Kind::ContentTooLarge).detail(detail));

@@ -79,6 +79,20 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Checks the credential again, if the rules have changed since a generation of them: the body of a request may have
+    /// taken minutes to come.
+    ///
+    /// # Errors
+    /// 403.
+    pub(super) fn check_again(&self, conn: &Conn, generation: u64) -> Result<(), Problem<'static>> {
+        if generation == conn.ctx.authority().generation() || self.holds(&conn.ctx, &conn.peer) {
+            return Ok(());
+        }
+        Err(Problem::new(Kind::Forbidden).detail("the credential has ended"))
+    }
+}
+
 /// Permissions in the form that the bus asks for.
 pub(super) struct Gate(Access);
 

@@ -71,20 +71,22 @@ async fn wait_for(
     }
     // A credential that ends meanwhile is asked for again.
     let wait = wait.min(identity.expires().since(now));
-    tokio::select! {
-        message = waiting.next(headers) => {
-            if !identity.holds(&conn.ctx, &conn.peer) {
-                return Err(Problem::new(Kind::Forbidden).detail("the credential has ended"));
-            }
-            identity.gate.check(&conn.ctx, Action::Read, topic)?;
-            if message.meaning.is_clearing() {
-                // There may be a value again.
-                return topics::latest(conn.ctx.bus().latest(topic, conn.ctx.now()).as_ref(), headers);
-            }
-            Ok(respond::message(&message))
+    let next = tokio::select! {
+        message = waiting.next(headers) => Some(message),
+        () = tokio::time::sleep(wait) => None,
+        () = conn.ctx.drain() => {
+            return Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down").retry_after(5));
         }
-        () = tokio::time::sleep(wait) => topics::latest(conn.ctx.bus().latest(topic, conn.ctx.now()).as_ref(), headers),
-        () = conn.ctx.drain() => Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down").retry_after(5)),
+    };
+    // The rules may have changed meanwhile, whatever ended the wait.
+    if !identity.holds(&conn.ctx, &conn.peer) {
+        return Err(Problem::new(Kind::Forbidden).detail("the credential has ended"));
+    }
+    identity.gate.check(&conn.ctx, Action::Read, topic)?;
+    match next.filter(|message| !message.meaning.is_clearing()) {
+        Some(message) => Ok(respond::message(&message)),
+        // After a clearing there may be a value again.
+        None => topics::latest(conn.ctx.bus().latest(topic, conn.ctx.now()).as_ref(), headers),
     }
 }
 

@@ -101,7 +101,12 @@ where
     translate::check(content_type, properties.as_deref())?;
     let config = &conn.ctx.door.config;
     let bounds = Bounds::of(config, config.payload_bytes_max);
+    let generation = conn.ctx.authority().generation();
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
+    identity.check_again(conn, generation)?;
+    if generation != conn.ctx.authority().generation() {
+        identity.gate.check(&conn.ctx, Action::Write, topic.as_str())?;
+    }
     let put = Put { topic, query: &query, content_type, properties, collected: &collected };
     if parts.method == Method::PUT {
         return keep(conn, identity, &put, &parts.headers).await;

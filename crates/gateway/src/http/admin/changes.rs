@@ -99,6 +99,7 @@ pub(super) fn refused(refusal: &Refusal) -> Problem<'static> {
         Refusal::Invalid(_) => Kind::InvalidRules,
         Refusal::Unusable(_) => Kind::Unusable,
         Refusal::LosesAdministration => Kind::LosesAdministration,
+        Refusal::Forbidden => Kind::Forbidden,
         Refusal::Unknown => Kind::NotFound,
         Refusal::Busy => return Problem::new(Kind::Unavailable).detail(refusal.to_string()).retry_after(1),
     };

@@ -14,11 +14,15 @@ use super::{
     super::{conn::Conn, identity::Identity, state},
     changes,
 };
-use crate::{administration::Command, audit};
+use crate::{
+    administration::{Command, Refusal, Requester},
+    audit,
+};
 
 /// The filter.
 pub(super) async fn read(conn: &Rc<Conn>) -> Result<Vec<u8>, Problem<'static>> {
-    set(conn, None, |_: &String| {}).await
+    let asked = conn.ctx.shared.administration.ask(Command::LogFilter).await;
+    document(asked)
 }
 
 /// Replaces it.
@@ -37,14 +41,10 @@ where
     let LogLevel { filter } = LogLevel::parse(collected.bytes())?;
     let (peer, principal, given) = (conn.peer.clone(), identity.principal().clone(), filter.clone());
     let note = move |_: &String| audit::log_changed(&peer, &principal, &given);
-    set(conn, Some(filter), note).await
+    let by = Requester { principal: identity.principal().clone(), force: false };
+    document(changes::carry_out(conn, |answer| Command::SetLogFilter(filter, by, answer), note).await)
 }
 
-async fn set(
-    conn: &Conn,
-    filter: Option<String>,
-    note: impl FnOnce(&String) + 'static,
-) -> Result<Vec<u8>, Problem<'static>> {
-    let asked = changes::carry_out(conn, |answer| Command::LogFilter(filter, answer), note).await;
+fn document(asked: Result<String, Refusal>) -> Result<Vec<u8>, Problem<'static>> {
     asked.map(|filter| LogLevel { filter }.to_json()).map_err(|refusal| changes::refused(&refusal))
 }
