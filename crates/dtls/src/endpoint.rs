@@ -136,27 +136,25 @@ impl<P: Peer> Endpoint<P> {
             None => self.slot_at(&peer),
             Some(cid) => self.names.slot(cid),
         };
-        let Some(slot) = slot else {
-            self.counters.dropped += 1;
-            return;
-        };
-        let mut rest = datagram;
-        while let Some((record, after)) = Record::split(rest) {
-            self.handle_record(now, slot, peer, &record, inbox, send);
-            if record.cid.is_some() {
-                self.note_arrival(slot, peer, rest.len() - after.len());
-            }
-            rest = after;
+        match slot {
+            Some(slot) => self.handle_records(now, slot, (peer, datagram), inbox, send),
+            None => self.counters.dropped += 1,
         }
-        self.tidy(slot);
-        self.set_alarm(slot);
     }
 
-    /// Whether a datagram belongs to a session, so that it costs no more than opening its records. A step of a
-    /// handshake may cost a hundred times as much.
-    #[must_use]
-    pub fn is_of_session(&self, peer: P, datagram: &[u8]) -> bool {
-        let cid = if v13::is_sealed(datagram) {
+    /// Takes in a datagram if it belongs to a session, so that it costs no more than opening its records. A step of a
+    /// handshake may cost a hundred times as much: it is left to [`Endpoint::handle`], as is all else, and the result
+    /// is `false`.
+    pub fn handle_of_session(
+        &mut self,
+        now: Duration,
+        peer: P,
+        datagram: &[u8],
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) -> bool {
+        let is_sealed = v13::is_sealed(datagram);
+        let cid = if is_sealed {
             let Some((record, _)) = v13::Sealed::split(datagram) else { return false };
             record.cid
         } else {
@@ -169,8 +167,38 @@ impl<P: Peer> Endpoint<P> {
             Some(cid) => self.names.slot(cid),
             None => self.slot_at(&peer),
         };
-        let entry = slot.and_then(|slot| self.slots.get(slot)).and_then(Option::as_ref);
-        entry.is_some_and(|entry| entry.session.is_some() && entry.handshake.is_none())
+        let Some(slot) = slot else { return false };
+        let entry = self.slots.get(slot).and_then(Option::as_ref);
+        if !entry.is_some_and(|entry| entry.session.is_some() && entry.handshake.is_none()) {
+            return false;
+        }
+        if is_sealed {
+            self.handle_sealed(now, peer, datagram, inbox, send);
+        } else {
+            self.handle_records(now, slot, (peer, datagram), inbox, send);
+        }
+        true
+    }
+
+    /// Takes in the records of a datagram, below DTLS 1.3, for a slot.
+    fn handle_records(
+        &mut self,
+        now: Duration,
+        slot: usize,
+        (peer, datagram): (P, &[u8]),
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let mut rest = datagram;
+        while let Some((record, after)) = Record::split(rest) {
+            self.handle_record(now, slot, peer, &record, inbox, send);
+            if record.cid.is_some() {
+                self.note_arrival(slot, peer, rest.len() - after.len());
+            }
+            rest = after;
+        }
+        self.tidy(slot);
+        self.set_alarm(slot);
     }
 
     /// Hands out connection identifiers that begin with this number, so that the reader of another socket of the same

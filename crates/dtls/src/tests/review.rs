@@ -113,7 +113,10 @@ fn datagrams_of_sessions_are_told_from_those_of_handshakes() {
     for config in configs() {
         let mut net = Net::of_any(endpoint(psk_keys(), EndpointConfig::default()), config);
         let hello = net.to_server.front().cloned().unwrap();
-        assert!(!net.server.is_of_session(address(5000), &hello));
+        let takes = |net: &mut Net, peer, datagram: &[u8]| {
+            net.server.handle_of_session(net.now, peer, datagram, &mut net.inbox, &mut |_, _| ())
+        };
+        assert!(!takes(&mut net, address(5000), &hello));
         assert!(net.shake());
         // The last flight may still be under way.
         (0..20).for_each(|_| {
@@ -122,11 +125,15 @@ fn datagrams_of_sessions_are_told_from_those_of_handshakes() {
         });
         let mut data = Vec::new();
         net.client.send(b"question", &mut |bytes| data = bytes.to_vec());
-        assert!(net.server.is_of_session(address(5000), &data));
-        assert!(!net.server.is_of_session(address(5001), &data), "of nobody");
-        assert!(!net.server.is_of_session(address(5000), &hello), "the next handshake");
+        net.inbox.clear();
+        assert!(!takes(&mut net, address(5001), &data), "of nobody");
+        assert!(!takes(&mut net, address(5000), &hello), "the next handshake");
         for end in 0..data.len().min(5) {
-            assert!(!net.server.is_of_session(address(5000), &data[..end]), "{end} bytes");
+            assert!(!takes(&mut net, address(5000), &data[..end]), "{end} bytes");
         }
+        assert!(net.inbox.is_empty(), "nothing of these was handled");
+        assert!(takes(&mut net, address(5000), &data));
+        let heard = net.inbox.events().any(|event| matches!(event, Event::Data { data: b"question", .. }));
+        assert!(heard, "data of the session");
     }
 }

@@ -193,13 +193,11 @@ impl Dtls {
                     continue;
                 }
             }
-            if !self.endpoint.is_of_session(path, datagram) {
-                self.unopened.push(place);
-                continue;
-            }
             let sealed = &mut self.sealed;
             let send = &mut |to, datagram: &[u8]| sealed.push(to, datagram);
-            self.endpoint.handle(now, path, datagram, &mut self.inbox, send);
+            if !self.endpoint.handle_of_session(now, path, datagram, &mut self.inbox, send) {
+                self.unopened.push(place);
+            }
         }
     }
 
@@ -243,7 +241,7 @@ impl Dtls {
 
     /// Turns the endpoint's events into changes.
     fn note(&mut self) {
-        let (shared, now) = (&self.ctx.shared, self.ctx.now());
+        let shared = &self.ctx.shared;
         let mut unreadable = Vec::new();
         for event in self.inbox.events() {
             match event {
@@ -254,7 +252,7 @@ impl Dtls {
                     };
                     if let Some(identity) = channel.psk_identity.as_deref() {
                         let user = String::from_utf8_lossy(identity);
-                        shared.logins.succeeded(peer.address().ip(), &user, now.as_millis());
+                        shared.logins.succeeded(peer.address().ip(), &user, self.ctx.now().as_millis());
                     }
                     shared.metrics.coap.accepted.increment();
                     let path = within(peer, association);
