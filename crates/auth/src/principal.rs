@@ -89,6 +89,13 @@ impl Principal {
         of(self) == of(again)
     }
 
+    /// Whether rules decide about both alike: the same user, with the same groups and variables.
+    #[must_use]
+    pub fn has_same_rights(&self, other: &Self) -> bool {
+        (&self.name, self.anonymous, &self.groups, &self.variables)
+            == (&other.name, other.anonymous, &other.groups, &other.variables)
+    }
+
     /// The same credential under a users file that was read again.
     pub(crate) fn renewed(&self, of_users: Option<&Self>) -> Self {
         Self { groups: united(&self.granted, of_users), ..self.clone() }

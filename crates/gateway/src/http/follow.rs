@@ -362,7 +362,7 @@ fn wanted(conn: &Conn, identity: &Identity, query: &Query<'_>) -> Result<Wanted,
     }
     let gate: Arc<dyn fogmux_bus::ReadGate> = Arc::<Gate>::clone(&identity.gate);
     Ok(Wanted {
-        principal: Arc::clone(&identity.principal().name),
+        principal: identity.principal().clone(),
         owner: identity.owner(conn),
         gate,
         subscriptions,

@@ -19,7 +19,9 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The peer that a request belongs to, if that is not the one of its connection.
 pub(super) fn of_request(ctx: &WorkerContext, peer: &Peer, version: Version, headers: &HeaderMap) -> Option<Peer> {
     let (proxies, address) = (ctx.shared.admission.proxies(), peer.address.ip());
-    if !proxies.is_empty() && proxies.contains(address) {
+    // By the PROXY protocol a proxy may say that it does not know its client, whose fields are nobody's then.
+    let is_unknown = peer.proxy() == Some(peer.address);
+    if !is_unknown && !proxies.is_empty() && proxies.contains(address) {
         // A named proxy that says nothing has passed on somebody's request all the same.
         let client = client(headers, ctx.shared.proxy.header, proxies);
         return Some(peer.behind(client.map(|client| SocketAddr::new(client, 0))));

@@ -260,7 +260,8 @@ impl Conn {
         }
         let Some(host) = host else { return Ok(()) };
         let admitted = match identified {
-            Some(Identified::Verify(_)) => true,
+            // A page under a name of its own must not guess passwords from an address that is trusted.
+            Some(Identified::Verify(_)) => false,
             Some(Identified::Now(identity)) => !identity.principal().anonymous,
             // Health checks may have any name; a page is not told whether something listens here.
             None => matches!(route, Route::Health | Route::Ready) && !parts.headers.contains_key(ORIGIN),

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use fogmux_auth::Principal;
 use fogmux_bus::{
     Bus, Claim, NoRoom, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions,
 };
@@ -29,7 +30,7 @@ pub(super) struct Stream {
     pub(super) id: u64,
     pub(super) slot: Arc<Slot<StreamMailbox>>,
     pub(super) subscriptions: Vec<Subscription>,
-    principal: Arc<str>,
+    principal: Principal,
     /// The owner in whose share it is while it is parked.
     owner: Owner,
     max_qos: Qos,
@@ -87,7 +88,7 @@ impl Drop for Stream {
 
 /// The properties of a new stream.
 pub(super) struct Wanted {
-    pub(super) principal: Arc<str>,
+    pub(super) principal: Principal,
     pub(super) owner: Owner,
     pub(super) gate: Arc<dyn ReadGate>,
     pub(super) subscriptions: Vec<Subscription>,
@@ -202,8 +203,8 @@ impl Registry {
         let mut victim = None;
         {
             let mut streams = self.lock();
-            let principal = &*wanted.principal;
-            let own = streams.all.values().filter(|entry| *entry.stream.principal == *principal).count();
+            let principal = &*wanted.principal.name;
+            let own = streams.all.values().filter(|entry| *entry.stream.principal.name == *principal).count();
             if let Err(why) = ctx.bus().room(self.streams_max).admit(streams.all.len(), own, 1) {
                 // A stream without a reader makes room for one with a reader: one of the same principal, or, where the
                 // table is full, of the one that has most.
@@ -216,7 +217,7 @@ impl Registry {
                     shares.refused(Table::EventStreams, principal, ctx.now());
                     return Err(NoStream::TooMany);
                 };
-                if *entry.stream.principal != *principal {
+                if *entry.stream.principal.name != *principal {
                     shares.event_stream_gave_way();
                 }
             }
@@ -262,7 +263,8 @@ impl Registry {
     ) -> Option<(Arc<Stream>, Claim)> {
         let mut streams = self.lock();
         let stream = Arc::clone(&streams.all.get(&id.stream)?.stream);
-        if stream.principal != wanted.principal
+        // What waits was let in by the rights of the one who opened it.
+        if !stream.principal.has_same_rights(&wanted.principal)
             || stream.subscriptions != wanted.subscriptions
             || stream.max_qos != wanted.max_qos
         {
