@@ -292,6 +292,8 @@ pub(crate) fn checked_name(name: &str) -> Result<String, UserError> {
     let prepared = prepare_text(name).ok_or(UserError::Name)?;
     let usable = (1..=USER_BYTES_MAX).contains(&prepared.len())
         && !prepared.chars().any(char::is_control)
+        // RFC 8265 §3.1: a space stands between parts of a name only. Nobody sees it elsewhere.
+        && prepared.trim_matches(' ') == prepared
         && prepared != ANONYMOUS;
     if usable { Ok(prepared.into_owned()) } else { Err(UserError::Name) }
 }

@@ -130,8 +130,8 @@ impl ShareMetrics {
     pub(crate) fn refused_owner(&self, table: Table, owner: &Owner, now: Timestamp) {
         self.refused.add(table, 1);
         if let Some(suppressed) = self.log.admit(now) {
-            let table = table.name();
-            tracing::warn!(table, %owner, suppressed, "a table is nearly full, and its rest is reserved for others");
+            let (table, owner) = (table.name(), owner.to_string());
+            tracing::warn!(table, owner, suppressed, "a table is nearly full, and its rest is reserved for others");
         }
     }
 
@@ -157,8 +157,8 @@ impl ShareMetrics {
     pub(crate) fn gave_way(&self, table: Table, owner: &Owner, count: u64, now: Timestamp) {
         self.gave_way.add(table, count);
         if let Some(suppressed) = self.log.admit(now) {
-            let table = table.name();
-            tracing::warn!(table, %owner, suppressed, "a table is full, and an entry of who has most gave way");
+            let (table, owner) = (table.name(), owner.to_string());
+            tracing::warn!(table, owner, suppressed, "a table is full, and an entry of who has most gave way");
         }
     }
 
