@@ -23,6 +23,12 @@ pub struct Access {
     held: RwLock<Held>,
 }
 
+/// The client identifier as `%c` in rules means it: MQTT's. An XMPP resource is a name that a client gives itself anew at
+/// each login.
+fn of_rules(client: &str, door: Door) -> &str {
+    if door == Door::Mqtt { client } else { "" }
+}
+
 struct Held {
     generation: u64,
     view: Arc<View>,
@@ -38,7 +44,7 @@ impl Authority {
 
 impl Access {
     fn new(authority: &Arc<Authority>, principal: &Principal, client: &str, door: Door) -> Self {
-        let (generation, view) = authority.view(principal, client, door);
+        let (generation, view) = authority.view(principal, of_rules(client, door), door);
         Self {
             authority: Arc::clone(authority),
             principal: principal.clone(),
@@ -95,7 +101,7 @@ impl Access {
     /// The decision with its reason, for refusals that can say why.
     #[must_use]
     pub fn decide(&self, action: Action, topic: &str) -> Decision {
-        self.with(|view| view.decide_for(action, topic, &self.client, self.door))
+        self.with(|view| view.decide_for(action, topic, of_rules(&self.client, self.door), self.door))
     }
 
     /// How much of what `filter` matches may be read: nothing (refuse the subscription), some (ask for each topic), or
@@ -121,7 +127,7 @@ impl Access {
                 return ask(&held.view);
             }
         }
-        let (generation, view) = self.authority.view(&self.principal, &self.client, self.door);
+        let (generation, view) = self.authority.view(&self.principal, of_rules(&self.client, self.door), self.door);
         let answer = ask(&view);
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = Held { generation, view };
         answer
