@@ -2,6 +2,7 @@
 
 mod access;
 mod guesses;
+mod late;
 mod refused_log;
 mod secrets;
 mod shares;
@@ -50,6 +51,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: unfinished uploads over CoAP end none from another network", run: shares::uploads },
     Case { name: "findings: lists for one client over CoAP refuse none for another", run: shares::lists },
     Case { name: "findings: idempotency keys of one user push out none of another", run: shares::keys },
+    Case { name: "findings: a body that takes long is judged by the rules of its end", run: late::slow_bodies },
+    Case { name: "findings: a long poll is answered by the rules of its end", run: late::long_polls },
+    Case { name: "findings: a stream is resumed with the rights that opened it", run: late::resumed_streams },
     Case { name: "findings: a certificate that is refused ends what it opened", run: withdrawn::refused_certificate },
     Case { name: "findings: a pre-shared key that is replaced ends what it opened", run: withdrawn::replaced_key },
     Case { name: "findings: a withdrawn credential leaves no will", run: withdrawn::wills },

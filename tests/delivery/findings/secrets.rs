@@ -145,9 +145,14 @@ fn connect(client: &str, token: &str) -> Vec<u8> {
 
 /// A token of user `device` for an hour, signed by HS256.
 fn token(id: &str, key: &[u8]) -> Result<String> {
+    token_with(id, key, "")
+}
+
+/// The same with further claims, each behind a comma.
+pub(super) fn token_with(id: &str, key: &[u8], more: &str) -> Result<String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
     let header = base64url(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#).as_bytes());
-    let claims = base64url(format!(r#"{{"sub":"device","exp":{}}}"#, now + 3600).as_bytes());
+    let claims = base64url(format!(r#"{{"sub":"device","exp":{}{more}}}"#, now + 3600).as_bytes());
     let signed = format!("{header}.{claims}");
     let key = PKey::hmac(key)?;
     let signature = Signer::new(MessageDigest::sha256(), &key)?.sign_oneshot_to_vec(signed.as_bytes())?;
