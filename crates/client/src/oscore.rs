@@ -87,7 +87,7 @@ impl Drop for Reserved {
         if Arc::strong_count(&self.context) > 1 {
             return;
         }
-        let (next, _) = self.context.at_rest();
+        let next = self.context.next_number();
         // A failure here only wastes sequence numbers.
         let _ = self.numbers.give_back(next, self.below);
     }

@@ -45,9 +45,6 @@ impl Running {
         if !drained {
             tracing::warn!("some connections were cut off");
         }
-        if drained {
-            self.contexts.rest();
-        }
         self.store.close().map_err(|NotKept { reason, failed, refused }| {
             tracing::error!(
                 reason,

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "coap")]
 pub(crate) use fogmux_gateway::coap::oscore::{Fresh, Keyring};
 #[cfg(feature = "coap")]
-use fogmux_gateway::coap::oscore::{KeyringError, journal_path};
+use fogmux_gateway::coap::oscore::{KeyringError, journal_path, note_restored};
 
 #[cfg(not(feature = "coap"))]
 pub(crate) use self::absent::{Fresh, Keyring};
 #[cfg(not(feature = "coap"))]
-use self::absent::{KeyringError, journal_path};
+use self::absent::{KeyringError, journal_path, note_restored};
 use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::{data, disk};
@@ -38,6 +38,13 @@ pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Resu
         true => disk::failure(error.to_string()),
         false => Failure::new(Status::IoErr, error),
     })
+}
+
+/// Notes in a data directory that comes from a backup that its contexts were used, however new they are: requests that
+/// were recorded since must not be accepted again.
+pub(crate) fn restored(data: &Path) -> std::io::Result<()> {
+    data::make(&data.join(data::OSCORE))?;
+    note_restored(&journal_path(data))
 }
 
 /// Returns the log line for a failed [`put_in_place`].

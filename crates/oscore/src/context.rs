@@ -193,16 +193,10 @@ impl Context {
         self.reserve(wish);
     }
 
-    /// The first number that was not used, and one more than the newest request seen, if that is known: to be kept when
-    /// the context is put to rest in good order.
+    /// The first number of ours that was not used.
     #[must_use]
-    pub fn at_rest(&self) -> (u64, Option<u64>) {
-        let state = self.state();
-        let seen = match &state.window {
-            Window::Known(window) => Some(window.next()),
-            Window::Unknown(_) => None,
-        };
-        (state.numbers.next(), seen)
+    pub fn next_number(&self) -> u64 {
+        self.state().numbers.next()
     }
 
     /// A number of ours that is used nowhere else.

@@ -55,11 +55,6 @@ impl ReplayWindow {
         true
     }
 
-    /// The newest number received, plus one.
-    pub(crate) const fn next(&self) -> u64 {
-        self.next
-    }
-
     /// Clears the words that are entered anew.
     fn slide_to(&mut self, number: u64) {
         // The word of `next - 1` is in use already; before the first number, none is.
@@ -106,7 +101,7 @@ mod tests {
         assert!(!window.accept(999));
         assert!(window.accept(1000) && window.accept(1003) && window.accept(1001));
         assert!(!window.accept(1001) && !window.accept(999));
-        assert_eq!(window.next(), 1004);
+        assert_eq!(window.next, 1004);
     }
 
     proptest! {

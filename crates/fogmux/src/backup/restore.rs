@@ -17,6 +17,7 @@ use crate::cli::{Files, Restore};
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::installed;
+use crate::oscore;
 use crate::output::say;
 
 /// The longest manifest, and the longest list of sums.
@@ -291,6 +292,7 @@ impl Stage {
 
     fn put_in_place(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io(self.target.display(), &error);
+        oscore::restored(self.temporary.path()).map_err(failed)?;
         self.give().map_err(failed)?;
         synchronise(self.temporary.path()).map_err(failed)?;
         match fs::remove_dir(&self.target) {

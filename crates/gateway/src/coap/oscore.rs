@@ -10,7 +10,7 @@ mod shield;
 #[cfg(test)]
 mod tests;
 
-pub use keyring::{Fresh, Keyring, KeyringError, journal_path};
+pub use keyring::{Fresh, Keyring, KeyringError, journal_path, note_restored};
 
 use std::{rc::Rc, sync::Arc};
 

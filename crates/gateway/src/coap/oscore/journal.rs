@@ -1,9 +1,9 @@
 //! The journal of sequence numbers that may have been used, which survives a power cut (RFC 8613 appendix B.1.1).
 //!
-//! A line for each chunk of each context: `fingerprint below seen checksum`. `seen` is `-` while the context is in use
-//! and a number and whose requests it counts, `77/0x0a`, when it was put to rest in good order. The last line of a
-//! context counts, but only one that puts it to rest takes back numbers that were reserved. Lines are appended and
-//! synced by a thread of its own; at start the file is written anew.
+//! A line for each chunk of each context: `fingerprint below - checksum`. The highest line of a context counts. In place
+//! of `-` earlier versions wrote which requests a context had seen when it was put to rest; that is not believed any
+//! more, since a copy of the file says it, too. Lines are appended and synced by a thread of its own; at start the file
+//! is written anew.
 //!
 //! A fingerprint of noughts says until when lines were lost.
 
@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fogmux_oscore::{CHUNK, Fingerprint, Id, Reservation};
+use fogmux_oscore::{CHUNK, Fingerprint, Reservation};
 use sha2::{Digest as _, Sha256};
 
 /// Beyond this many lines more than contexts, the file is written anew.
@@ -36,17 +36,6 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Record {
     /// Numbers from here on were certainly not used.
     pub(super) below: u64,
-    /// The requests it has seen, if the context was put to rest.
-    pub(super) seen: Option<Seen>,
-}
-
-/// Requests that need not be proven.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// One more than the number of the newest.
-    pub(super) below: u64,
-    /// The recipient that the numbers belong to: the same Sender Key may get another one.
-    pub(super) recipient: Id,
 }
 
 /// Says that this process writes the journal and no other; two gateways would use the same numbers.
@@ -60,6 +49,11 @@ impl Lock {
     pub(super) fn take(journal: &Path) -> io::Result<Self> {
         let path = journal.with_extension("lock");
         Self::on(File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?)
+    }
+
+    /// Whether a journal is missing beside a lock of an earlier run.
+    pub(super) fn misses(journal: &Path) -> bool {
+        journal.with_extension("lock").exists() && !journal.exists()
     }
 
     /// On a directory of contexts, which another gateway with another journal must not use; nothing is written there.
@@ -115,15 +109,18 @@ impl Records {
             return known;
         }
         let below = known.map_or(first, |record| record.below).saturating_add(self.damaged_bytes.saturating_mul(CHUNK));
-        Some(Record { below, seen: None })
+        Some(Record { below })
     }
 
-    /// Notes a newer line. Numbers that were reserved come back only from a context that was put to rest.
-    pub(super) fn put(&mut self, fingerprint: Fingerprint, mut record: Record) {
-        if let Some(known) = self.known.get(&fingerprint).filter(|_| record.seen.is_none()) {
-            record.below = record.below.max(known.below);
-        }
-        self.known.insert(fingerprint, record);
+    /// Notes a line. Numbers that were reserved do not come back.
+    pub(super) fn put(&mut self, fingerprint: Fingerprint, record: Record) {
+        let known = self.known.entry(fingerprint).or_insert(record);
+        known.below = known.below.max(record.below);
+    }
+
+    /// Notes that lines of contexts may be lost that were made before the clock gave the number `first`.
+    pub(super) fn lose(&mut self, first: u64) {
+        self.put(Fingerprint::NONE, Record { below: first });
     }
 
     /// A context that was made when the clock gave numbers below this may have had a line that was lost.
@@ -140,7 +137,7 @@ impl Records {
             }
         }
         if self.damaged_bytes > 0 {
-            self.put(Fingerprint::NONE, Record { below: first, seen: None });
+            self.lose(first);
         }
         std::mem::take(&mut self.damaged_bytes)
     }
@@ -162,8 +159,7 @@ impl Records {
 }
 
 fn line(fingerprint: &Fingerprint, record: Record) -> String {
-    let seen = record.seen.map_or_else(|| "-".to_owned(), |seen| format!("{}/{:?}", seen.below, seen.recipient));
-    let text = format!("{fingerprint} {} {seen}", record.below);
+    let text = format!("{fingerprint} {} -", record.below);
     format!("{text} {}\n", checksum(&text))
 }
 
@@ -173,13 +169,8 @@ fn parse_line(line: &[u8]) -> Option<(Fingerprint, Record)> {
         return None;
     }
     let mut fields = text.split(' ');
-    let (fingerprint, below, seen) = (fields.next()?, fields.next()?, fields.next()?);
-    let seen = match seen.split_once('/') {
-        Some((below, recipient)) => Some(Seen { below: below.parse().ok()?, recipient: recipient.parse().ok()? }),
-        // Also a number alone, as it once was: whose it is is not known.
-        None => None,
-    };
-    Some((fingerprint.parse().ok()?, Record { below: below.parse().ok()?, seen }))
+    let (fingerprint, below) = (fields.next()?, fields.next()?);
+    Some((fingerprint.parse().ok()?, Record { below: below.parse().ok()? }))
 }
 
 fn checksum(text: &str) -> String {
@@ -189,7 +180,7 @@ fn checksum(text: &str) -> String {
 /// A command to the thread.
 enum Command {
     Reserve(Reservation),
-    /// Writes lines of contexts that are new, or at rest, and says when they are there.
+    /// Writes lines of contexts that are new, and says when they are there.
     Put(Vec<(Fingerprint, Record)>, SyncSender<bool>),
 }
 
@@ -261,7 +252,7 @@ impl Writer {
         for command in commands {
             match command {
                 Command::Reserve(reservation) => {
-                    let record = Record { below: reservation.below(), seen: None };
+                    let record = Record { below: reservation.below() };
                     self.take(*reservation.context().fingerprint(), record, &mut lines);
                 }
                 Command::Put(records, _) => {
@@ -301,38 +292,28 @@ mod tests {
         format!("{byte:02x}").repeat(16).parse().unwrap()
     }
 
-    const USED: Record = Record { below: 2048, seen: None };
-    fn rested(below: u64) -> Record {
-        Record { below, seen: Some(Seen { below: 77, recipient: Id::new(&[1, 0xab]).unwrap() }) }
-    }
+    const USED: Record = Record { below: 2048 };
+    const BEHIND: Record = Record { below: 1030 };
 
     #[test]
-    fn the_last_line_of_a_context_counts() {
-        let text = line(&fingerprint(1), USED) + &line(&fingerprint(2), USED) + &line(&fingerprint(1), rested(1030));
+    fn the_highest_line_of_a_context_counts() {
+        let rested = format!("{} 1030 77/0x0a", fingerprint(1));
+        let rested = format!("{rested} {}\n", checksum(&rested));
+        let text = line(&fingerprint(1), USED) + &line(&fingerprint(2), BEHIND) + &rested;
         let records = Records::parse(text.as_bytes());
-        assert_eq!(records.of(&fingerprint(1), 0), Some(rested(1030)));
-        assert_eq!(records.of(&fingerprint(2), 0), Some(USED));
+        assert_eq!(records.of(&fingerprint(1), 0), Some(USED), "as it was written once");
+        assert_eq!(records.of(&fingerprint(2), 0), Some(BEHIND));
         assert_eq!(records.of(&fingerprint(3), 0), None);
-    }
-
-    #[test]
-    fn only_a_rest_takes_numbers_back() {
-        let mut records = Records::default();
-        let behind = Record { below: 1024, seen: None };
-        for (record, expected) in [(USED, USED), (behind, USED), (rested(1030), rested(1030)), (USED, USED)] {
-            records.put(fingerprint(1), record);
-            assert_eq!(records.of(&fingerprint(1), 0), Some(expected));
-        }
-        let text = line(&fingerprint(1), USED) + &line(&fingerprint(1), behind);
+        let text = line(&fingerprint(1), USED) + &line(&fingerprint(1), BEHIND);
         assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), 0), Some(USED));
     }
 
     #[test]
-    fn a_damaged_line_moves_every_context_ahead_and_forgets_what_was_seen() {
-        let (first, second) = (line(&fingerprint(1), rested(1030)), line(&fingerprint(2), USED));
+    fn a_damaged_line_moves_every_context_ahead() {
+        let (first, second) = (line(&fingerprint(1), BEHIND), line(&fingerprint(2), USED));
         for (text, lost) in [(first.clone() + &second.replace('2', "3"), second.len()), (first.clone() + "torn", 4)] {
             let mut records = Records::parse(text.as_bytes());
-            let below = |known: u64| Some(Record { below: known + lost as u64 * CHUNK, seen: None });
+            let below = |known: u64| Some(Record { below: known + lost as u64 * CHUNK });
             assert_eq!(records.of(&fingerprint(1), 0), below(1030));
             assert_eq!(records.of(&fingerprint(2), 0), below(0));
             assert_eq!(records.of(&fingerprint(2), 9000), below(9000));
@@ -350,25 +331,21 @@ mod tests {
         let path = directory.join("journal");
         let journal = Journal::open(&path, Lock::take(&path).unwrap(), Records::default()).unwrap();
         assert_eq!(Lock::take(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
-        assert!(journal.put(vec![(fingerprint(1), USED), (fingerprint(2), rested(1030))]));
-        assert!(journal.put(vec![(fingerprint(1), rested(1030))]));
+        assert!(journal.put(vec![(fingerprint(1), USED), (fingerprint(2), BEHIND)]));
         let records = Records::read(&path).unwrap();
-        assert_eq!(
-            (records.of(&fingerprint(1), 0), records.of(&fingerprint(2), 0)),
-            (Some(rested(1030)), Some(rested(1030)))
-        );
+        assert_eq!((records.of(&fingerprint(1), 0), records.of(&fingerprint(2), 0)), (Some(USED), Some(BEHIND)));
         for below in 0..LINES_MAX as u64 + 10 {
             assert!(
                 journal
                     .commands
-                    .send(Command::Put(vec![(fingerprint(1), Record { below, seen: None })], mpsc::sync_channel(1).0))
+                    .send(Command::Put(vec![(fingerprint(1), Record { below })], mpsc::sync_channel(1).0))
                     .is_ok()
             );
         }
         assert!(journal.put(vec![(fingerprint(3), USED)]));
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.lines().count() < LINES_MAX);
-        let last = Record { below: LINES_MAX as u64 + 9, seen: None };
+        let last = Record { below: LINES_MAX as u64 + 9 };
         assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), 0), Some(last));
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -17,7 +17,7 @@ use fogmux_oscore::{
     file::directory::{self, ContextFile},
 };
 
-use super::journal::{Journal, Lock, Record, Records, Seen};
+use super::journal::{Journal, Lock, Record, Records};
 
 /// Numbers begin where the clock is, or where they are noted to have been used if that is higher: the journal, too, may
 /// be an old one that came back from a backup. The clock gives [`PER_SECOND`] for each second since this one
@@ -27,10 +27,6 @@ const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 const PER_SECOND: u64 = 256;
 /// Beyond this number, which it gives in 2088, the clock is not believed: what it took away would not come back.
 const CLOCK_MAX: u64 = 1 << 39;
-/// A replay window that was noted is believed for ten minutes of the clock. Whoever was away for longer, or has an old
-/// journal, asks for an Echo (RFC 8613 appendix B.1.2).
-const WINDOW_MAX: u64 = 600 * PER_SECOND;
-
 /// For how long a file that says when its keys were made is believed that nobody has used them.
 const NEW_FOR: u64 = 3600;
 
@@ -218,10 +214,15 @@ impl Keyring {
         let fingerprints: Vec<Fingerprint> = files.iter().map(|file| file.parameters.fingerprint()).collect();
         let lock = match self.disk.journal.get() {
             Some(_) => None,
-            None => Some(Lock::take(path)?),
+            None => Some((Lock::misses(path), Lock::take(path)?)),
         };
         let mut records = Records::read(path)?;
         let now = (self.wall_clock)();
+        if let Some((true, _)) = lock {
+            tracing::warn!(journal = %path.display(), "the OSCORE journal is gone; each device will have to send its \
+                first request twice");
+            records.lose(number_at(now).unwrap_or(u64::MAX));
+        }
         let starts: Vec<Start> = files
             .iter()
             .zip(&fingerprints)
@@ -229,7 +230,7 @@ impl Keyring {
             .collect::<Result<_, _>>()?;
         let used = fingerprints.into_iter().zip(&starts);
         let lines: Vec<(Fingerprint, Record)> =
-            used.map(|(fingerprint, start)| (fingerprint, Record { below: start.durable, seen: None })).collect();
+            used.map(|(fingerprint, start)| (fingerprint, Record { below: start.durable })).collect();
         match (self.disk.journal.get(), lock) {
             (Some(journal), _) => {
                 if !journal.put(lines) {
@@ -237,7 +238,7 @@ impl Keyring {
                 }
             }
             (None, None) => return Err("it is not open".into()),
-            (None, Some(lock)) => {
+            (None, Some((_, lock))) => {
                 let damaged = records.heal(number_at(now).unwrap_or(u64::MAX));
                 if damaged > 0 {
                     tracing::warn!(bytes = damaged, journal = %path.display(), "the end of the OSCORE journal was torn; \
@@ -254,24 +255,6 @@ impl Keyring {
             Context::new(Arc::from(file.user.as_str()), &file.parameters, start, disk)
         });
         Ok(contexts.collect::<Result<_, _>>()?)
-    }
-
-    /// Notes how far every context came, so that the next start need not ask for proof. To be called when nothing uses
-    /// them any more.
-    pub fn rest(&self) {
-        let Some(journal) = self.disk.journal.get() else { return };
-        let known = lock(&self.known);
-        // The number says when that was, too.
-        let now = number_at((self.wall_clock)()).unwrap_or_default();
-        let at_rest = known.iter().map(|(fingerprint, context)| {
-            let (below, seen) = context.at_rest();
-            let below = below.max(now);
-            let seen = seen.map(|below| Seen { below, recipient: *context.recipient_id() });
-            (*fingerprint, Record { below, seen })
-        });
-        if !journal.put(at_rest.collect()) {
-            tracing::warn!("the OSCORE journal was not closed; each device will have to send its first request twice");
-        }
     }
 
     /// How many contexts are in use.
@@ -349,15 +332,10 @@ pub(super) fn start(
         let is_young = now.as_secs().checked_sub(*made).is_some_and(|age| age < NEW_FOR);
         is_young && number_at(Duration::from_secs(*made)).is_some_and(|number| number > records.lost_below())
     };
-    let seen_below = match record {
-        Some(Record { seen, below }) => {
-            let is_recent = first.is_some_and(|first| first.abs_diff(below) <= WINDOW_MAX);
-            seen.filter(|seen| is_recent && seen.recipient == file.parameters.recipient_id).map(|seen| seen.below)
-        }
-        None => file.made.filter(is_new).map(|_| 0),
-    };
-    let requests = if let Some(below) = seen_below {
-        Requests::SeenBelow(below)
+    // RFC 8613 appendix B.1.2: what was seen before this start is not known. A note of it on the disk would be in a copy
+    // that comes back, too, and old requests would be answered again, under nonces that were used.
+    let requests = if record.is_none() && file.made.is_some_and(|made| is_new(&made)) {
+        Requests::SeenBelow(0)
     } else {
         let mut echo = [0; 8];
         getrandom::fill(&mut echo)?;
@@ -369,6 +347,18 @@ pub(super) fn start(
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it holds one of these.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes in a journal that contexts made before now may have been used: those of a backup.
+///
+/// # Errors
+/// The disk does not take it.
+pub fn note_restored(journal: &Path) -> io::Result<()> {
+    let lock = Lock::take(journal)?;
+    let mut records = Records::read(journal)?;
+    records.lose(number_at(since_1970()).unwrap_or(u64::MAX));
+    drop(Journal::open(journal, lock, records)?);
+    Ok(())
 }
 
 /// Where the journal is, below the data directory.

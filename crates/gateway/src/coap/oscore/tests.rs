@@ -23,7 +23,11 @@ use fogmux_oscore::{
     file::{aiocoap, libcoap, toml},
 };
 
-use super::{Keyring, keyring::since_1970, shield::Shield};
+use super::{
+    Keyring,
+    keyring::{note_restored, since_1970},
+    shield::Shield,
+};
 use crate::coap::{CoapConfig, tests::run};
 
 struct Granted;
@@ -193,7 +197,6 @@ fn s3_3_two_contexts_of_one_sender_key_are_refused_at_start_and_at_reload() {
     assert!(error.contains("another only after a restart"), "{error}");
 
     assert!(is_taken(&mut Shield::new(Arc::clone(&keyring)), &device(1)));
-    keyring.rest();
     drop(keyring);
     let mut shield = Shield::new(data.open());
     let start = Start { next: 0, durable: 1024, requests: Requests::SeenBelow(0) };
@@ -227,6 +230,30 @@ fn b_1_a_context_without_a_record_has_no_window_and_numbers_of_its_own() {
     let long_ago = toml::write(Some("alice"), &old).to_string() + &toml::made(1_577_836_800);
     data.add("one.toml", &long_ago);
     assert!(is_asked_for_proof(&mut Shield::new(data.open()), &one));
+}
+
+#[test]
+fn b_1_a_new_context_has_no_window_when_its_journal_is_lost_or_it_comes_from_a_backup() {
+    for restored in [false, true] {
+        let data = Data::new();
+        data.add("one.toml", &own_toml(1, "alice"));
+        let one = device(1);
+        let (old, _) = request(&one, None);
+        assert!(matches!(open(&mut Shield::new(data.open()), &old).0, Opened::Request(_)), "it is new");
+        fs::remove_file(data.journal()).unwrap();
+        if restored {
+            fs::remove_file(data.journal().with_extension("lock")).unwrap();
+            note_restored(&data.journal()).unwrap();
+        }
+        let keyring = data.open();
+        let mut shield = Shield::new(Arc::clone(&keyring));
+        assert!(matches!(open(&mut shield, &old).0, Opened::Answer(_)), "a recorded request is carried out again");
+        // One that is made from now on is new.
+        std::thread::sleep(Duration::from_millis(1100));
+        data.add("two.toml", &own_toml(2, "bob"));
+        data.reload(&keyring);
+        assert!(matches!(open(&mut shield, &request(&device(2), None).0).0, Opened::Request(_)));
+    }
 }
 
 #[test]
@@ -315,13 +342,8 @@ fn b_1_2_after_a_power_cut_the_first_request_comes_twice_after_a_rest_once() {
     assert!(matches!(open(&mut shield, &request(&one, Some(&echo)).0).0, Opened::Request(_)));
     assert!(matches!(open(&mut shield, &old).0, Opened::Refused { .. }));
 
-    keyring.rest();
     drop((shield, exchange, keyring));
-    let mut shield = Shield::new(data.open());
-    assert!(matches!(open(&mut shield, &old).0, Opened::Refused { .. }));
-    assert!(is_taken(&mut shield, &one));
-    drop(shield);
-    // The rest is over: what comes after it must be proven again.
+    // After every start.
     let mut shield = Shield::new(data.open());
     assert!(matches!(open(&mut shield, &old).0, Opened::Answer(_)));
 }
@@ -353,7 +375,6 @@ fn b_1_1_no_number_is_used_in_two_lives() {
             assert!(option.is_empty() || used.insert(option), "a number is used twice");
         }
         match life % 4 {
-            0 => keyring.rest(),
             1 => tear(&data.journal()),
             _ => {}
         }
