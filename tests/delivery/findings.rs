@@ -7,6 +7,7 @@ mod refused_log;
 mod secrets;
 mod shares;
 mod strangers;
+mod waiting;
 mod withdrawn;
 
 use std::io::{Read, Write};
@@ -53,8 +54,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: idempotency keys of one user push out none of another", run: shares::keys },
     Case { name: "findings: a body that takes long is judged by the rules of its end", run: late::slow_bodies },
     Case { name: "findings: a long poll is answered by the rules of its end", run: late::long_polls },
+    Case { name: "findings: what waits for a client is not delivered after a deny", run: waiting::denied },
     Case { name: "findings: a stream is resumed with the rights that opened it", run: late::resumed_streams },
     Case { name: "findings: a certificate that is refused ends what it opened", run: withdrawn::refused_certificate },
+    Case { name: "findings: a revocation that SIGHUP tells of cuts what it revokes", run: withdrawn::revoked },
     Case { name: "findings: a pre-shared key that is replaced ends what it opened", run: withdrawn::replaced_key },
     Case { name: "findings: a withdrawn credential leaves no will", run: withdrawn::wills },
     Case { name: "findings: rules of the same size and time are other rules", run: withdrawn::same_size_and_time },

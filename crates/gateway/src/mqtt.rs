@@ -48,6 +48,7 @@ mod tests;
 mod translate;
 mod transport;
 mod unkept;
+mod unreadable;
 mod wheel;
 mod will;
 mod withheld;

@@ -13,6 +13,8 @@ use fogmux_tests::gateway::Gateway;
 use fogmux_tests::{tcp, users};
 use openssl::ssl::{Ssl, SslContext, SslFiletype, SslMethod, SslStream, SslVerifyMode, SslVersion};
 
+use rustix::process::Signal;
+
 use super::{KEY, PATIENCE, TLS_PSK, keys, tls_psk};
 
 const READ_AGAIN: &str = "users, rules and keys are read again";
@@ -31,6 +33,21 @@ pub(super) fn refused_certificate() -> Result<String> {
     gateway.wait_log(READ_AGAIN, PATIENCE)?;
     ends(&mut client).context("MQTT over TLS")?;
     ends(&mut stream).context("server-sent events")?;
+    gateway.check_alive()?;
+    Ok(String::new())
+}
+
+pub(super) fn revoked() -> Result<String> {
+    let mut gateway = Gateway::start(&["tls.cut_revoked=true"])?;
+    let context = client_certificate(&gateway, "dev1")?;
+    let mut client = tls(&context, gateway.address("mqtts")?)?;
+    ensure!(super::connack(&mut client)? == 0, "CONNACK");
+    let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN")?;
+    let made = Command::new(binary).args(["pki", "revoke", "dev1", "--data"]).arg(gateway.data()).output()?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    // Before the gateway has noticed by itself, as `systemctl reload` behind the command.
+    gateway.signal(Signal::HUP)?;
+    ends(&mut client)?;
     gateway.check_alive()?;
     Ok(String::new())
 }

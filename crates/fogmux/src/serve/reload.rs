@@ -11,7 +11,7 @@ use super::clock::Clock;
 use super::expiry::Expiry;
 use super::logging::{self, Log, Missing};
 use super::renewal::Renewal;
-use super::watch::Watch;
+use super::watch::{self, Watch};
 use super::{banner, configuration};
 use crate::admin_password;
 use crate::cli::Serve;
@@ -143,7 +143,7 @@ impl Reloader {
     /// Applies all that can be applied; returns what could not.
     fn put_in_place(&mut self, fresh: Fresh, running: &Running) -> Vec<String> {
         let mut problems = Vec::new();
-        if let Some(Err(error)) = running.gateway.tls().map(fogmux_net::TlsConfig::reload) {
+        if let Some(Err(error)) = running.gateway.tls().map(|tls| watch::read_certificates(running, tls)) {
             problems.push(format!("certificates and revocations stay as they were: {error}"));
         }
         if let Err(failure) = oscore::put_in_place(&running.contexts, fresh.contexts, &self.home.directory) {

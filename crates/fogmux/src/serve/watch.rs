@@ -2,7 +2,8 @@
 //! `passwd` or a tool that renews certificates take effect within seconds, without dropping connections.
 //!
 //! Files are checked, and read only when they differ and have been unchanged since the previous check. A file that
-//! cannot be used, or is missing, changes nothing and is reported once.
+//! cannot be used, or is missing, changes nothing and is reported once. It is tried again at each check: the reason may
+//! be gone without a trace on the file, as with too many open files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fogmux_auth::{Rules, Sources};
-use fogmux_net::Stamp;
+use fogmux_net::{Stamp, TlsConfig, TlsError};
 
 use super::kept::Kept;
 use super::looked::Looked;
@@ -32,7 +33,14 @@ pub(super) struct Watch {
     /// `None` if the files cannot be checked.
     contexts: Looked<Option<Vec<(PathBuf, Stamp)>>>,
     kept: Kept,
+    /// What was last said of certificates, of rules, and of contexts that cannot be used.
+    said: [Option<String>; 3],
 }
+
+/// The places in [`Watch::said`].
+const CERTIFICATES: usize = 0;
+const RULES: usize = 1;
+const CONTEXTS: usize = 2;
 
 impl Watch {
     /// Starts watching. The watched files are to be read after this, so that no change in between is missed.
@@ -41,7 +49,7 @@ impl Watch {
             home.tls.iter().flat_map(|tls| tls.files()).map(|file| (file.clone(), Stamp::of(&file))).collect();
         let (rules, contexts) = (Looked::new(stamp(config, home)), Looked::new(contexts(config, home)));
         let kept = sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default();
-        Self { certificates, rules, contexts, kept }
+        Self { certificates, rules, contexts, kept, said: Default::default() }
     }
 
     /// Starts again, without forgetting files that must not disappear.
@@ -86,28 +94,29 @@ impl Watch {
 
     /// Checks the files of certificates and revocation lists, and applies changes.
     pub(super) fn look_at_certificates(&mut self, running: &Running, home: &Home) {
-        let mut changed = false;
-        for (file, stamp) in &mut self.certificates {
-            let now = Stamp::of(file);
-            changed |= std::mem::replace(stamp, now) != now;
-        }
-        if !changed {
-            return;
-        }
-        let Some(tls) = &home.tls else { return };
-        match tls.reload() {
-            Ok(()) => tracing::info!("certificates and revocations are read again"),
-            Err(error) => tracing::error!(%error, "certificates and revocations stay as they were"),
-        }
-        if let Some(clients) = tls.clients().filter(|_| tls.cuts_revoked()) {
-            match clients.cut_revoked() {
-                0 => {}
-                count => {
-                    // This check also ends DTLS sessions, which may be at rest for hours.
-                    running.authority.look_again();
-                    tracing::info!(count, "connections are cut, their certificates have been revoked");
-                }
+        let now: Vec<_> = self.certificates.iter().map(|(file, _)| (file.clone(), Stamp::of(file))).collect();
+        let Some(tls) = home.tls.as_ref().filter(|_| now != self.certificates) else { return };
+        match read_certificates(running, tls) {
+            Ok(()) => {
+                self.certificates = now;
+                self.worked(CERTIFICATES);
+                tracing::info!("certificates and revocations are read again");
             }
+            Err(error) => self.failed(CERTIFICATES, format!("certificates and revocations stay as they were: {error}")),
+        }
+    }
+
+    /// Reports what cannot be used, unless that was said before.
+    fn failed(&mut self, place: usize, what: String) {
+        if let Some(said) = self.said.get_mut(place).filter(|said| said.as_ref() != Some(&what)) {
+            tracing::error!("{what}");
+            *said = Some(what);
+        }
+    }
+
+    fn worked(&mut self, place: usize) {
+        if let Some(said) = self.said.get_mut(place) {
+            *said = None;
         }
     }
 
@@ -116,19 +125,20 @@ impl Watch {
         if !self.rules.settled(&before) {
             return;
         }
-        let fresh = self.rules(config, home);
-        if !self.rules.read(before, stamp(config, home)) {
-            return;
-        }
-        match fresh {
+        match self.rules(config, home) {
             Ok(rules) => {
-                self.put_in_place(running, rules, config, home);
-                tracing::info!("users, rules and keys are read again");
+                if self.rules.read(before, stamp(config, home)) {
+                    self.put_in_place(running, rules, config, home);
+                    self.worked(RULES);
+                    tracing::info!("users, rules and keys are read again");
+                }
             }
-            Err(failure) => {
+            Err(failure) if before == stamp(config, home) => {
                 let why = failure.message().unwrap_or_default();
-                tracing::error!("users, rules and keys stay as they were: {why}");
+                self.failed(RULES, format!("users, rules and keys stay as they were: {why}"));
             }
+            // It was being written.
+            Err(_) => {}
         }
     }
 
@@ -138,15 +148,41 @@ impl Watch {
             return;
         }
         let keyring = &running.contexts;
-        let fresh = oscore::read(keyring, config, &home.directory);
-        if !self.contexts.read(before, contexts(config, home)) {
-            return;
-        }
-        match fresh.and_then(|fresh| oscore::put_in_place(keyring, fresh, &home.directory)) {
-            Ok(()) => tracing::info!("OSCORE contexts are read again"),
-            Err(failure) => tracing::error!("{}", oscore::not_in_use(&failure)),
+        match oscore::read(keyring, config, &home.directory) {
+            Ok(fresh) => {
+                if !self.contexts.read(before, contexts(config, home)) {
+                    return;
+                }
+                // What fails here is tried again by the disk's own alarm, and is in force until then.
+                match oscore::put_in_place(keyring, fresh, &home.directory) {
+                    Ok(()) => {
+                        self.worked(CONTEXTS);
+                        tracing::info!("OSCORE contexts are read again");
+                    }
+                    Err(failure) => self.failed(CONTEXTS, oscore::not_in_use(&failure)),
+                }
+            }
+            Err(failure) if before == contexts(config, home) => self.failed(CONTEXTS, oscore::not_in_use(&failure)),
+            Err(_) => {}
         }
     }
+}
+
+/// Reads certificates and revocation lists again, and cuts the connections that they revoke, on whatever way a change
+/// comes in.
+pub(super) fn read_certificates(running: &Running, tls: &TlsConfig) -> Result<(), TlsError> {
+    let read = tls.reload();
+    if let Some(clients) = tls.clients().filter(|_| tls.cuts_revoked()) {
+        match clients.cut_revoked() {
+            0 => {}
+            count => {
+                // This check also ends DTLS sessions, which may be at rest for hours.
+                running.authority.look_again();
+                tracing::info!(count, "connections are cut, their certificates have been revoked");
+            }
+        }
+    }
+    read
 }
 
 fn sources(config: &Config, home: &Home) -> Option<Sources> {

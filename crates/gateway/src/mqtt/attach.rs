@@ -17,6 +17,7 @@ use super::{
     reauthenticate::Extended,
     session::session_key,
     takeover::{Follows, Previous, succeed},
+    unreadable,
     will::Will,
 };
 use crate::{
@@ -102,6 +103,9 @@ pub(super) fn attach(
     let replaced = ended.clone();
     let follows = succeed(ctx, &key, &slot, claim, Previous { ended, behind });
     let gate = if present { resume(ctx, &slot, claim, (config, account()), gate) } else { gate };
+    if present {
+        unreadable::drop_from(ctx, &slot, claim, &gate);
+    }
     if let Some(will) = &mut will {
         will.gate = Arc::clone(&gate);
     }

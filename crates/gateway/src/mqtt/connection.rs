@@ -27,6 +27,7 @@ use super::{
     retained::Pulls,
     session::{LeftGroups, session_key},
     set_aside::SetAside,
+    unreadable,
     wheel::Entry,
     will::Will,
     withheld::Withheld,
@@ -309,7 +310,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let access = self.gate.access();
         let handshake = self.rare.as_ref().and_then(|rare| rare.handshake.as_ref());
-        if credential::holds(&self.ctx, handshake, access.principal()) { Ok(()) } else { Err(End::Withdrawn) }
+        if !credential::holds(&self.ctx, handshake, access.principal()) {
+            return Err(End::Withdrawn);
+        }
+        unreadable::drop_from(&self.ctx, &self.slot, self.claim, &self.gate);
+        Ok(())
     }
 
     /// Takes turns while there is work. Returns whether there still is.

@@ -80,6 +80,24 @@ impl<M> Outbound<M> {
         too_large
     }
 
+    /// Takes back the messages that were to be sent again and that `keeps` refuses, as for a client that has lost the
+    /// right to read them. An identifier of QoS 1 is free at once. One of QoS 2 may be known to the client, which would
+    /// take the next message under it for the same one: it is released by PUBREL, whether the client knows it or not
+    /// ([MQTT-4.3.3-8], [MQTT-4.3.3-11]).
+    pub fn withdraw(&mut self, mut keeps: impl FnMut(&M) -> bool) -> Vec<M> {
+        let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| overtaken.states_to_resend());
+        let mut taken = Vec::new();
+        for entry in overtaken.chain(self.entries.iter_mut().skip(self.resent)) {
+            if entry.message().is_none_or(&mut keeps) {
+                continue;
+            }
+            let next = if matches!(entry, State::AwaitingPubrec(_)) { State::AwaitingPubcomp } else { State::Finished };
+            taken.extend(std::mem::replace(entry, next).into_message());
+        }
+        self.drop_finished();
+        taken
+    }
+
     fn again(
         &mut self,
         entry: &State<M>,

@@ -74,6 +74,11 @@ impl<M> Overtaken<M> {
         Some((*id, state))
     }
 
+    /// All that have to be sent again, the oldest first.
+    pub(super) fn states_to_resend(&mut self) -> impl Iterator<Item = &mut State<M>> {
+        self.exchanges.range_mut(self.resent..).map(|(_, (_, state))| state)
+    }
+
     /// It was sent, or is over.
     pub(super) fn note_resent(&mut self) {
         if let Some((age, _)) = self.exchanges.range(self.resent..).next() {

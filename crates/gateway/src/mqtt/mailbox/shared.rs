@@ -1,10 +1,13 @@
 //! Shared subscriptions (§4.8.2): the readiness of a member, and the messages that it leaves.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use fogmux_bus::{Message, Qos, Readiness, Subscription, durable::StoredDelivery};
 
-use super::{super::kept::Kept, MqttMailbox};
+use super::{
+    super::{kept::Kept, unreadable::Asked},
+    MqttMailbox,
+};
 
 /// Unacknowledged messages, and unwritten bytes, above which a member counts as busy: others get messages first.
 const BUSY_IN_FLIGHT: usize = 16;
@@ -15,6 +18,8 @@ const BUSY_BYTES: usize = 16 << 10;
 pub(in crate::mqtt) enum Leaves<'g> {
     /// The shared subscriptions with these tags; what is in flight is completed.
     Groups(&'g HashMap<u32, Arc<Subscription>>),
+    /// Those of which it may not read the messages any more.
+    Unreadable(&'g RefCell<Asked>),
     /// All, because its session ends: messages in flight will not be acknowledged.
     Session,
 }
@@ -40,6 +45,7 @@ impl MqttMailbox {
         let mut left = Left { refused: self.drop_refused(), ..Left::default() };
         let is_left = |kept: &Kept| match leaves {
             Leaves::Groups(groups) => kept.share != 0 && groups.contains_key(&kept.share),
+            Leaves::Unreadable(asked) => kept.share != 0 && !asked.borrow_mut().may_read(&kept.message.topic),
             Leaves::Session => kept.share != 0,
         };
         if matches!(leaves, Leaves::Session) {
@@ -58,6 +64,36 @@ impl MqttMailbox {
             false
         });
         left
+    }
+
+    /// The shared subscriptions of the session.
+    pub(in crate::mqtt) fn shared_subscriptions(&self) -> impl Iterator<Item = Subscription> + '_ {
+        let all = self.subscriptions.iter().flat_map(|subscriptions| subscriptions.each());
+        all.filter(|one| one.group.is_some()).cloned()
+    }
+
+    /// Drops the messages that the client may not read any more: those that wait, and those that were to be sent again.
+    /// Returns how many waited; the others have been sent once, and are counted so.
+    pub(in crate::mqtt) fn drop_unreadable(&mut self, asked: &RefCell<Asked>) -> u64 {
+        let may_read = |kept: &Kept| asked.borrow_mut().may_read(&kept.message.topic);
+        let mut dropped = self.outbound.withdraw(may_read);
+        let again = dropped.len();
+        self.inflight_bytes = self.outbound.messages().map(Kept::cost).sum();
+        let queue_bytes = &mut self.queue_bytes;
+        self.queue.retain_mut(|kept| {
+            let stays = may_read(kept);
+            if !stays {
+                *queue_bytes = queue_bytes.saturating_sub(kept.cost());
+                let stored = kept.stored.take();
+                dropped.push(kept.with(stored));
+            }
+            stays
+        });
+        let count = (dropped.len() - again) as u64;
+        self.finish(dropped.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
+        // Nothing waits for the end of these.
+        drop(self.append());
+        count
     }
 
     /// How well the client keeps up.

@@ -41,7 +41,6 @@ impl Subscriptions {
     }
 
     /// Each of them, in no order.
-    #[cfg(feature = "http")]
     pub(super) fn each(&self) -> impl Iterator<Item = &Subscription> {
         self.all.iter()
     }

@@ -1,0 +1,65 @@
+//! Messages that waited for a client while it lost the right to read them: rules that have changed, or a credential that
+//! grants less than the one before. They were let in when they were published, and are looked at again when the rules
+//! change and when the client returns, so that a delivery costs no second question.
+
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+use fogmux_auth::{Access, Action};
+use fogmux_bus::{Claim, Slot};
+use foldhash::fast::RandomState;
+
+use super::{
+    access::Gate,
+    context::MqttContext,
+    mailbox::{Leaves, MqttMailbox},
+    session::{LeftGroups, hand_on, share_tag},
+};
+
+/// Answers about the topics of one queue, which has many messages of few topics.
+#[derive(Debug)]
+pub(super) struct Asked {
+    access: Arc<Access>,
+    /// Whether every topic is allowed that does not begin with `$`.
+    is_open: bool,
+    known: HashMap<Box<str>, bool, RandomState>,
+}
+
+impl Asked {
+    fn of(access: Arc<Access>) -> Self {
+        Self { is_open: access.is_everything_allowed(Action::Read), access, known: HashMap::default() }
+    }
+
+    /// Whether the client may read a topic.
+    pub(super) fn may_read(&mut self, topic: &str) -> bool {
+        if self.is_open && !topic.starts_with('$') {
+            return true;
+        }
+        if let Some(known) = self.known.get(topic) {
+            return *known;
+        }
+        let may = self.access.may_read(topic);
+        self.known.insert(topic.into(), may);
+        may
+    }
+}
+
+/// Drops what waits for a client and may not be read by it. What came by a shared subscription goes to other members.
+pub(super) fn drop_from(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, gate: &Gate) {
+    let access = gate.access();
+    let asked = RefCell::new(Asked::of(Arc::clone(&access)));
+    let found = slot.with_claim(claim, |mailbox| {
+        let groups: LeftGroups = mailbox.shared_subscriptions().map(|one| (share_tag(&one), Arc::new(one))).collect();
+        let left = (!groups.is_empty()).then(|| mailbox.take_shared(Leaves::Unreadable(&asked)));
+        (groups, left, mailbox.drop_unreadable(&asked))
+    });
+    // The queue of a displaced connection belongs to the next one, which looks itself.
+    let Ok((groups, left, dropped)) = found else { return };
+    if let Some(left) = left {
+        hand_on(ctx, left, &groups);
+    }
+    if dropped > 0 {
+        ctx.bus().counters().gone(dropped);
+        let (principal, client) = (&*access.principal().name, access.client());
+        tracing::info!(principal, client, dropped, "messages that waited are dropped: they may not be read any more");
+    }
+}
