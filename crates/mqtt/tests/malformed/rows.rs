@@ -326,6 +326,7 @@ fn subscribe(table: &mut Table) {
         ("[MQTT-3-8.3-4] of 3.1.1: QoS 3", V311, parts(0x82, &[&[0, 1, 0, 1, b'a', 3]]), MALFORMED),
         ("[MQTT-3-8.3-4] of 3.1.1: reserved bits", V311, parts(0x82, &[&[0, 1, 0, 1, b'a', 4]]), MALFORMED),
         ("[MQTT-3-8.3-4] of 3.1.1: reserved bits", V311, parts(0x82, &[&[0, 1, 0, 1, b'a', 0x10]]), MALFORMED),
+        ("[MQTT-3-8.3-4] of 3.1.1: reserved bits", V311, parts(0x82, &[&[0, 1, 0, 1, b'a', 0x30]]), MALFORMED),
         ("[MQTT-3.8.3-5] reserved bits", V5, with(&[0, 1, b'a', 0x40]), MALFORMED),
         ("§3.8.3.1 Retain Handling 3", V5, with(&[0, 1, b'a', 0x30]), PROTOCOL),
         ("[MQTT-3.8.3-4] No Local, shared", V5, with(b"\0\x0a$share/g/a\x04"), PROTOCOL),
@@ -388,6 +389,8 @@ fn auth(table: &mut Table) {
         ("[MQTT-3.15.2-1] an unknown code", V5, packet(0xF0, &[0x01, 0]), PROTOCOL),
         ("§3.15.2.2.2 Authentication Method twice", V5, packet(0xF0, &[0x18, 6, 0x15, 0, 0, 0x15, 0, 0]), PROTOCOL),
         ("§3.15.2.2.3 data without a method", V5, packet(0xF0, &[0x18, 3, 0x16, 0, 0]), PROTOCOL),
+        ("§3.15.2.2.2 no Authentication Method", V5, packet(0xF0, &[0x18]), PROTOCOL),
+        ("§3.15.2.2.2 no method among properties", V5, packet(0xF0, &[0x19, 3, 0x1F, 0, 0]), PROTOCOL),
         ("§2.2.2.2 Session Expiry", V5, packet(0xF0, &[0x18, 5, 0x11, 0, 0, 0, 1]), MALFORMED),
     ]);
     table.accepted(vec![("§3.15.2.2.1 nothing", V5, packet(0xF0, &[]))]);
