@@ -22,11 +22,11 @@ type Accepted = (&'static str, Version, Vec<u8>);
 
 /// Rows of one subject.
 #[derive(Default)]
-pub struct Table {
+pub(crate) struct Table {
     /// What has to be refused.
-    pub refused: Vec<Refused>,
+    pub(crate) refused: Vec<Refused>,
     /// What has to be accepted.
-    pub accepted: Vec<Accepted>,
+    pub(crate) accepted: Vec<Accepted>,
 }
 
 impl Table {
@@ -40,7 +40,7 @@ impl Table {
 }
 
 /// Every table.
-pub const TABLES: &[fn(&mut Table)] = &[
+pub(crate) const TABLES: &[fn(&mut Table)] = &[
     fixed_header,
     s2_1_3_1_reserved_flags_of_every_type,
     strings,
