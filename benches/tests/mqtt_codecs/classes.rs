@@ -8,7 +8,7 @@ use fogmux_mqtt::{DecodeError, Packet, PacketType, Property, Version};
 use crate::meaning::{Case, Meaning};
 use crate::peers::{Peer, Verdict};
 
-/// Who is right by the clause.
+/// The codec that is right by the clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right {
     /// Our codec.
@@ -117,7 +117,7 @@ classes! {
             case.ours.is_err() && case.theirs == Verdict::More && !early(case)
         };
 
-    // What we read and they do not.
+    // We read it, and they do not.
     "DISCONNECT with a reason code and no Property Length waits for more"
         "§3.14.2.2.1" Ours [Neither Neither V5 V5] |case| {
             matches!(case.packet(), Some(Packet::Disconnect(_))) && case.bytes.get(1) == Some(&1)
@@ -157,7 +157,7 @@ classes! {
             connect(case, |connect| connect.bridge) && matches!(case.theirs, Verdict::Refused(_))
         };
 
-    // What we read, and they write otherwise.
+    // We read it, and they write it otherwise.
     "An empty User Name or Password is lost"
         "§3.1.2.8, §3.1.2.9" Ours [Neither Neither Both Both] lost_login;
     "CONNACK is written without a Property Length when it has no properties"
@@ -175,7 +175,7 @@ classes! {
                 && matches!(case.again(), Some(Ok(Some((Packet::Publish(_), _)))))
         };
 
-    // What we refuse and they read.
+    // We refuse it, and they read it.
     "Reserved flags of the fixed header"
         "[MQTT-2.1.3-1]" Ours [Neither Both Both Both] refuses!(DecodeError::HeaderFlags(_));
     "A Remaining Length that is not minimal"

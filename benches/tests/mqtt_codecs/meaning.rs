@@ -1,4 +1,4 @@
-//! What a packet says, apart from how it is written: the order of properties, and properties at their default.
+//! The meaning of a packet, apart from how it is written: the order of properties, and properties at their default.
 
 use fogmux_mqtt::{
     Ack, Auth, Connack, Connect, DecodeError, Disconnect, Limits, Packet, Properties, Property, Publish, Suback,
@@ -16,7 +16,7 @@ pub(crate) struct Meaning<'a> {
     pub(crate) properties: [Vec<Property<'a>>; 2],
 }
 
-/// What our codec says to bytes.
+/// The answer of our codec to bytes.
 type Decoded<'a> = Result<Option<(Packet<'a>, usize)>, DecodeError>;
 
 /// Reads the packet at the front as our codec does.
@@ -69,7 +69,7 @@ impl<'a> Case<'a> {
         matches!(&self.theirs, Verdict::Refused(error) if error.contains(words))
     }
 
-    /// What we read of what they write of what they have read.
+    /// Reads what they write of what they have read.
     pub(crate) fn again(&self) -> Option<Decoded<'_>> {
         self.written().map(|bytes| ours(self.version, bytes))
     }

@@ -82,7 +82,7 @@ pub(crate) fn read(peer: Peer, version: Version, bytes: &[u8]) -> Verdict {
     }
 }
 
-/// What `mqtt-protocol-core` reads, for a comparison of fields.
+/// The packet that `mqtt-protocol-core` reads, for a comparison of fields.
 pub(crate) fn core_packet(version: Version, bytes: &[u8]) -> Option<CorePacket> {
     guarded(|| core_read(version.is_v5(), bytes)).ok()?.ok()?.map(|(packet, _)| packet)
 }

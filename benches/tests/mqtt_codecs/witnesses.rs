@@ -42,7 +42,7 @@ fn packets(stream: &[u8]) -> Vec<Input> {
     all
 }
 
-/// What the tables do not have, most of it in both versions.
+/// Packets that the tables do not have, most of them in both versions.
 const WITNESSES: &[(Version, &[u8])] = &[
     // Read by us: CONNECT with a Password that is not UTF-8, with an empty User Name, with an empty Password.
     (V311, b"\x10\x12\0\x04MQTT\x04\xC2\0\0\0\x01c\0\x01u\0\0"),

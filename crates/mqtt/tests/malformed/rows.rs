@@ -23,9 +23,9 @@ type Accepted = (&'static str, Version, Vec<u8>);
 /// Rows of one subject.
 #[derive(Default)]
 pub(crate) struct Table {
-    /// What has to be refused.
+    /// Packets that have to be refused.
     pub(crate) refused: Vec<Refused>,
-    /// What has to be accepted.
+    /// Packets that have to be accepted.
     pub(crate) accepted: Vec<Accepted>,
 }
 
