@@ -1,5 +1,5 @@
-//! The end of a session, in portions if it is large (ADR 0020): its subscriptions are removed, and the messages of shared
-//! ones go to other members.
+//! The end of a session, in portions if it is large (ADR 0020): its subscriptions are removed, and the messages of
+//! shared ones go to other members.
 
 use std::{rc::Rc, sync::Arc, vec};
 
