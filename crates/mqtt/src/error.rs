@@ -99,6 +99,9 @@ pub enum DecodeError {
     /// Authentication Data without an Authentication Method (§3.1.2.11.10).
     #[error("Authentication Data without a method (§3.1.2.11.10)")]
     AuthenticationData,
+    /// AUTH without an Authentication Method (§3.15.2.2.2).
+    #[error("AUTH without an Authentication Method (§3.15.2.2.2)")]
+    AuthenticationMethod,
     /// SUBSCRIBE without a Topic Filter ([MQTT-3.8.3-2]).
     #[error("SUBSCRIBE without a Topic Filter [MQTT-3.8.3-2]")]
     SubscribeEmpty,
@@ -162,6 +165,7 @@ impl DecodeError {
             | Self::PropertyTwice(_)
             | Self::PropertyValue(_)
             | Self::AuthenticationData
+            | Self::AuthenticationMethod
             | Self::SubscribeEmpty
             | Self::UnsubscribeEmpty
             | Self::RetainHandling

@@ -282,13 +282,15 @@ proptest! {
     }
 
     #[test]
-    fn the_rest_round_trip(version in version(), list in properties(vec![number(0x11), string(0x1F), string(0x1C)]), auth in properties(vec![string(0x15), string(0x1F)])) {
+    fn the_rest_round_trip(version in version(), list in properties(vec![number(0x11), string(0x1F), string(0x1C)]), auth in properties(vec![string(0x1F)]), method in text()) {
         round_trip(&Packet::Pingreq, version)?;
         round_trip(&Packet::Pingresp, version)?;
         let reason = if version.is_v5() { ReasonCode::DISCONNECT_WITH_WILL } else { ReasonCode::SUCCESS };
         round_trip(&Packet::Disconnect(Disconnect { reason, properties: only_v5(&list, version) }), version)?;
         if version.is_v5() {
             let reason = ReasonCode::CONTINUE_AUTHENTICATION;
+            let mut auth = auth;
+            push(&mut auth, &Owned::Text(0x15, method));
             round_trip(&Packet::Auth(Auth { reason, properties: auth.properties() }), version)?;
         }
     }

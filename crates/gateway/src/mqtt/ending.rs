@@ -1,8 +1,9 @@
-//! The end of a session: its subscriptions are removed, in portions if there are many (ADR 0020).
+//! The end of a session, in portions if it is large (ADR 0020): its subscriptions are removed, and the messages of
+//! shared ones go to other members.
 
-use std::{collections::HashMap, iter::once, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, vec};
 
-use fogmux_bus::{SessionKey, Slot, Subscription};
+use fogmux_bus::{Message, SessionKey, Slot, Subscription};
 use tokio::task::spawn_local;
 
 use super::{
@@ -18,27 +19,35 @@ pub(super) const UNSUBSCRIBED: u64 = 32;
 /// The subscriptions of a session that are removed at its end without a task: about as many as fit a turn.
 const UNSUBSCRIBED_AT_ONCE: usize = 256;
 
+/// The messages of shared subscriptions that go to other members at once, and their work in deliveries: each takes
+/// about a microsecond.
+const HANDED_ON_AT_ONCE: usize = 1024;
+const HANDED_ON: u64 = 16 * HANDED_ON_AT_ONCE as u64;
+
 impl MqttDoor {
     /// Ends a session: nothing is delivered to it any more. Messages of its shared subscriptions that it has not taken
-    /// go to other members (§4.8.2). Many subscriptions are removed by a task of its own, with turns of others in
-    /// between; the next connection of the client waits for that.
+    /// go to other members (§4.8.2). Many subscriptions are removed, and many messages handed on, by a task of its own,
+    /// with turns of others in between; the next connection of the client waits for that.
     pub(super) fn end_session(&self, ctx: &Rc<MqttContext>, key: &SessionKey, slot: &Arc<Slot<MqttMailbox>>) {
-        let (mut groups, mut left) = (HashMap::new(), subscriptions_of(slot));
+        let (mut leaving, mut left) = (Leaving::default(), subscriptions_of(slot));
         for subscription in left.by_ref().take(UNSUBSCRIBED_AT_ONCE) {
-            unsubscribe(ctx, slot, subscription, &mut groups);
+            leaving.unsubscribe(ctx, slot, subscription);
         }
-        let Some(next) = left.next() else { return close(ctx, slot, &groups) };
+        let next = left.next();
+        if next.is_none() && !leaving.hand_on(ctx, slot) {
+            return ctx.bus().close(slot);
+        }
         // Nobody reads it any more: other members of its groups go before it.
         slot.release(slot.claim(ctx.id));
         let departure = self.sessions.depart(key);
         let (ctx, key, slot) = (Rc::clone(ctx), key.clone(), Arc::clone(slot));
         spawn_local(async move {
             let mut portion = Portion::new();
-            for subscription in once(next).chain(left) {
-                unsubscribe(&ctx, &slot, subscription, &mut groups);
+            for subscription in next.into_iter().chain(left) {
+                leaving.unsubscribe(&ctx, &slot, subscription);
                 portion.spend(UNSUBSCRIBED).await;
             }
-            close(&ctx, &slot, &groups);
+            leaving.close(&ctx, &slot, &mut portion).await;
             ctx.door.sessions.departed(&key, &departure);
         });
     }
@@ -50,12 +59,12 @@ impl MqttDoor {
         slot: &Arc<Slot<MqttMailbox>>,
         portion: &mut Portion,
     ) {
-        let mut groups = HashMap::new();
+        let mut leaving = Leaving::default();
         for subscription in subscriptions_of(slot) {
-            unsubscribe(ctx, slot, subscription, &mut groups);
+            leaving.unsubscribe(ctx, slot, subscription);
             portion.spend(UNSUBSCRIBED).await;
         }
-        close(ctx, slot, &groups);
+        leaving.close(ctx, slot, portion).await;
         portion.spend(UNSUBSCRIBED).await;
     }
 }
@@ -65,17 +74,44 @@ fn subscriptions_of(slot: &Slot<MqttMailbox>) -> impl Iterator<Item = Subscripti
     subscriptions.into_iter().flat_map(|subscriptions| subscriptions.into_all())
 }
 
-fn unsubscribe(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, subscription: Subscription, groups: &mut LeftGroups) {
-    ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
-    if subscription.group.is_some() {
-        groups.insert(share_tag(&subscription), Arc::new(subscription));
-    }
+/// A session that ends: the shared subscriptions that it has left.
+#[derive(Debug, Default)]
+struct Leaving {
+    groups: LeftGroups,
+    /// Their messages that are in flight, as far as they are not handed on; `None` before the first is.
+    in_flight: Option<vec::IntoIter<(u32, Arc<Message>)>>,
 }
 
-/// Ends a session without subscriptions; it has left these shared ones.
-fn close(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, groups: &LeftGroups) {
-    if !groups.is_empty() {
-        hand_on(ctx, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), groups);
+impl Leaving {
+    fn unsubscribe(&mut self, ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, subscription: Subscription) {
+        ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
+        if subscription.group.is_some() {
+            self.groups.insert(share_tag(&subscription), Arc::new(subscription));
+        }
     }
-    ctx.bus().close(slot);
+
+    /// Hands on as many messages as others have to wait for. The others stay where they are, in memory and in the
+    /// store. Returns whether there are any.
+    fn hand_on(&mut self, ctx: &MqttContext, slot: &Slot<MqttMailbox>) -> bool {
+        if self.groups.is_empty() {
+            return false;
+        }
+        let in_flight = self.in_flight.get_or_insert_with(|| slot.with(|it| it.shared_in_flight()).into_iter());
+        let mut messages: Vec<_> = in_flight.by_ref().take(HANDED_ON_AT_ONCE).collect();
+        let room = HANDED_ON_AT_ONCE - messages.len();
+        let mut left = slot.with(|mailbox| mailbox.take_shared(Leaves::Session, room));
+        let more = left.more || in_flight.len() > 0;
+        messages.append(&mut left.messages);
+        left.messages = messages;
+        hand_on(ctx, left, &self.groups);
+        more
+    }
+
+    /// Hands on all messages, and ends the session, which has no subscriptions any more.
+    async fn close(mut self, ctx: &MqttContext, slot: &Slot<MqttMailbox>, portion: &mut Portion) {
+        while self.hand_on(ctx, slot) {
+            portion.spend(HANDED_ON).await;
+        }
+        ctx.bus().close(slot);
+    }
 }

@@ -93,7 +93,9 @@ pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
 /// other members.
 pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
     // The queue of a displaced connection belongs to the next one.
-    let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
+    let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups), usize::MAX)) else {
+        return;
+    };
     hand_on(ctx, left, groups);
 }
 

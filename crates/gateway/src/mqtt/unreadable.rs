@@ -49,7 +49,7 @@ pub(super) fn drop_from(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Clai
     let asked = RefCell::new(Asked::of(Arc::clone(&access)));
     let found = slot.with_claim(claim, |mailbox| {
         let groups: LeftGroups = mailbox.shared_subscriptions().map(|one| (share_tag(&one), Arc::new(one))).collect();
-        let left = (!groups.is_empty()).then(|| mailbox.take_shared(Leaves::Unreadable(&asked)));
+        let left = (!groups.is_empty()).then(|| mailbox.take_shared(Leaves::Unreadable(&asked), usize::MAX));
         (groups, left, mailbox.drop_unreadable(&asked))
     });
     // The queue of a displaced connection belongs to the next one, which looks itself.

@@ -2,7 +2,7 @@
 
 use super::{PacketType, put_header};
 use crate::cursor::Cursor;
-use crate::property::{Place, Properties};
+use crate::property::{Place, Properties, Property};
 use crate::{DecodeError, EncodeError, ReasonCode, Version};
 
 /// The end of a connection.
@@ -51,6 +51,11 @@ pub struct Auth<'a> {
 impl<'a> Auth<'a> {
     pub(super) fn decode(cursor: Cursor<'a>) -> Result<Self, DecodeError> {
         let (reason, properties) = decode(cursor, PacketType::Auth, Place::Auth)?;
+        let mut methods = properties.iter().filter(|property| matches!(property, Property::AuthenticationMethod(_)));
+        // §3.15.2.2.2: it may not be omitted. §3.15.2.1 lets Success omit everything.
+        if reason != ReasonCode::SUCCESS && methods.next().is_none() {
+            return Err(DecodeError::AuthenticationMethod);
+        }
         Ok(Self { reason, properties })
     }
 

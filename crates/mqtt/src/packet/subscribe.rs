@@ -103,9 +103,12 @@ impl<'a> Subscribe<'a> {
             return Err(DecodeError::SubscribeEmpty);
         }
         while !cursor.is_empty() {
-            let (filter, options) = entry(&mut cursor)?;
+            let (filter, options) = match entry(&mut cursor) {
+                // [MQTT-3-8.3-4] of 3.1.1: the upper six bits are reserved.
+                Err(DecodeError::RetainHandling) if !version.is_v5() => return Err(DecodeError::SubscriptionOptions),
+                entry => entry?,
+            };
             if !version.is_v5() && options != SubscriptionOptions::qos(options.qos) {
-                // [MQTT-3.8.3-4] of 3.1.1: the upper six bits are reserved.
                 return Err(DecodeError::SubscriptionOptions);
             }
             if options.no_local && filter.starts_with("$share/") {

@@ -20,7 +20,7 @@ pub(in crate::mqtt) enum Leaves<'g> {
     Groups(&'g HashMap<u32, Arc<Subscription>>),
     /// Those of which it may not read the messages any more.
     Unreadable(&'g RefCell<Asked>),
-    /// All, because its session ends: messages in flight will not be acknowledged.
+    /// All, because its session ends.
     Session,
 }
 
@@ -35,26 +35,34 @@ pub(in crate::mqtt) struct Left {
     pub(in crate::mqtt) stored: Vec<StoredDelivery>,
     /// Messages that were dropped, because the store had refused them: their publishers know.
     pub(in crate::mqtt) refused: u32,
+    /// Whether others still wait.
+    pub(in crate::mqtt) more: bool,
 }
 
 impl MqttMailbox {
-    /// Takes out the messages of some shared subscriptions of a session that goes on, or of all of one that is over,
-    /// which go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1
-    /// in flight. One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
-    pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves<'_>) -> Left {
+    /// The messages of shared subscriptions that are in flight with QoS 1. When a session is over nobody will
+    /// acknowledge them, and they go to other members. One of QoS 2 goes to nobody else ([MQTT-4.8.2-5]).
+    pub(in crate::mqtt) fn shared_in_flight(&self) -> Vec<(u32, Arc<Message>)> {
+        let shared = self.outbound.messages().filter(|kept| kept.share != 0 && kept.qos == Qos::AtLeastOnce);
+        shared.map(|kept| (kept.share, Arc::clone(&kept.message))).collect()
+    }
+
+    /// Takes out the first messages of QoS 1 and 2, `max` at most, that wait for some shared subscriptions of a session
+    /// that goes on, or for all of one that is over. They go to other members.
+    pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves<'_>, max: usize) -> Left {
         let mut left = Left { refused: self.drop_refused(), ..Left::default() };
         let is_left = |kept: &Kept| match leaves {
             Leaves::Groups(groups) => kept.share != 0 && groups.contains_key(&kept.share),
             Leaves::Unreadable(asked) => kept.share != 0 && !asked.borrow_mut().may_read(&kept.message.topic),
             Leaves::Session => kept.share != 0,
         };
-        if matches!(leaves, Leaves::Session) {
-            let again = self.outbound.messages().filter(|kept| is_left(kept) && kept.qos == Qos::AtLeastOnce);
-            left.messages.extend(again.map(|kept| (kept.share, Arc::clone(&kept.message))));
-        }
         let queue_bytes = &mut self.queue_bytes;
         self.queue.retain_mut(|kept| {
             if !is_left(kept) || kept.qos == Qos::AtMostOnce {
+                return true;
+            }
+            if left.messages.len() == max {
+                left.more = true;
                 return true;
             }
             *queue_bytes = queue_bytes.saturating_sub(kept.cost());

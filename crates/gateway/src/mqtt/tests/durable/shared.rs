@@ -29,6 +29,38 @@ fn s4_8_2_what_a_member_left_is_in_the_store_for_another() {
     assert_eq!(store.crashed(usize::MAX).len(), 2, "a session and its subscription");
 }
 
+/// More messages than are handed on in a turn: each is in the store for the other member.
+#[test]
+fn s4_8_2_what_a_member_left_in_portions_is_in_the_store_for_another() {
+    const MESSAGES: u32 = 2500;
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            for number in 0..MESSAGES {
+                writer.publish(&message("q", &number.to_be_bytes(), Qos::AtLeastOnce)).await;
+            }
+            leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
+            house.client(Version::V5, "one").await.nothing().await;
+        })
+        .await;
+    });
+    let store = store.crashed(usize::MAX);
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let mut other = house.connect(&lasting(&mut list, "two")).await;
+            for number in 0..MESSAGES {
+                assert_eq!(other.message().await.payload, number.to_be_bytes());
+            }
+            other.nothing().await;
+        })
+        .await;
+    });
+    assert_eq!(store.crashed(usize::MAX).len(), 2, "a session and its subscription");
+}
+
 /// A member ends its session when the disk is full, which is found when its batch is appended or when it is written.
 /// What was acknowledged goes to the other member all the same, and no record of the first is left.
 fn left_on_a_full_disk(qos: Qos, found_when_written: bool) {
