@@ -82,7 +82,8 @@ pub trait Numbers {
     fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String>;
 }
 
-/// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number.
+/// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number. With `÷` between two of them it
+/// is a quotient: how much faster, or heavier, one is than the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(String);
 
@@ -96,12 +97,21 @@ struct Found {
 impl Selector {
     /// Where it leads.
     pub(super) fn find(&self, paper: &Paper) -> Result<(), String> {
-        self.places(paper).map(drop)
+        self.parts().try_for_each(|part| Self::places(part, paper).map(drop))
     }
 
-    fn places(&self, paper: &Paper) -> Result<Found, String> {
-        let unknown = || format!("there is no cell {:?}", self.0);
-        let (id, rest) = self.0.split_once(':').ok_or_else(unknown)?;
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split(" ÷ ")
+    }
+
+    /// The cells of all its parts.
+    fn all(&self, paper: &Paper) -> Vec<Found> {
+        self.parts().filter_map(|part| Self::places(part, paper).ok()).collect()
+    }
+
+    fn places(part: &str, paper: &Paper) -> Result<Found, String> {
+        let unknown = || format!("there is no cell {part:?}");
+        let (id, rest) = part.split_once(':').ok_or_else(unknown)?;
         let (index, table) = paper.tables.iter().enumerate().find(|(_, table)| table.id == id).ok_or_else(unknown)?;
         // Names may contain a slash: the cut is where both halves are names.
         let cuts = rest.match_indices('/').filter_map(|(at, _)| Some((rest.get(..at)?, rest.get(at + 1..)?)));
@@ -114,9 +124,19 @@ impl Selector {
         Err(unknown())
     }
 
-    /// The number, or the mean of the numbers.
+    /// The number, or the quotient of its parts.
     fn value(&self, paper: &Paper, numbers: &impl Numbers) -> Result<f64, String> {
-        let found = self.places(paper)?;
+        let mut values = self.parts().map(|part| Self::mean(part, paper, numbers));
+        let first = values.next().ok_or("no cells")??;
+        values.try_fold(first, |dividend, divisor| match divisor? {
+            0.0 => Err(format!("{}: it is divided by nought", self.0)),
+            divisor => Ok(dividend / divisor),
+        })
+    }
+
+    /// The number of a part, or the mean of its numbers.
+    fn mean(part: &str, paper: &Paper, numbers: &impl Numbers) -> Result<f64, String> {
+        let found = Self::places(part, paper)?;
         let (mut sum, mut count, mut missing) = (0.0, 0.0, None);
         for row in &found.rows {
             for column in &found.columns {
@@ -129,7 +149,7 @@ impl Selector {
         if count > 0.0 {
             return Ok(sum / count);
         }
-        Err(format!("{}: {}", self.0, missing.unwrap_or_default()))
+        Err(format!("{part}: {}", missing.unwrap_or_default()))
     }
 }
 
@@ -140,12 +160,12 @@ fn named(lines: &[Line], name: &str) -> Vec<usize> {
 impl Claim {
     /// Whether it names a cell of one of these tables.
     pub fn is_about(&self, paper: &Paper, tables: &[usize]) -> bool {
-        self.selectors().any(|selector| selector.places(paper).is_ok_and(|found| tables.contains(&found.table)))
+        self.selectors().flat_map(|selector| selector.all(paper)).any(|found| tables.contains(&found.table))
     }
 
     /// The places of all cells that it names.
     pub fn places(&self, paper: &Paper) -> impl Iterator<Item = (usize, usize, usize)> {
-        let found = self.selectors().filter_map(|selector| selector.places(paper).ok());
+        let found = self.selectors().flat_map(|selector| selector.all(paper));
         found.flat_map(|found| {
             let columns = found.columns;
             let row = move |row: usize| columns.clone().into_iter().map(move |column| (found.table, row, column));
@@ -309,6 +329,8 @@ mod tests {
         assert!(!holds("equal = { cells = ['1:c/x', '1:c/y/z'], within = 0.2 }"));
         assert!(holds("least = { of = '1:a/b/x', among = ['1:*/y/z'] }"));
         assert!(!holds("greatest = { of = '1:a/b/x', among = ['1:*/y/z'] }"));
+        assert!(holds("equal = { cells = ['1:c/x ÷ 1:a/b/x', '1:*/* ÷ 1:a/b/x'], within = 0.17 }"), "3 and 2.5");
+        assert!(!holds("greatest = { of = '1:c/y/z ÷ 1:a/b/y/z', among = ['1:c/x ÷ 1:a/b/x'] }"), "2 beside 3");
         assert!(!holds("all = [{ ascending = ['1:a/b/x', '1:c/x'] }, { ascending = ['1:c/x', '1:a/b/x'] }]"));
     }
 
@@ -317,6 +339,8 @@ mod tests {
         let grid = || vec![vec![Some(1.0), None], vec![Some(3.0), None]];
         assert_eq!(tried("ascending = ['1:a/b/x', '1:*/x']", grid()), Tried::Holds("1 → 2".to_owned()));
         assert_eq!(tried("ascending = ['1:a/b/x', '1:*/*']", grid()), Tried::Holds("1 → 2".to_owned()));
+        let nought = vec![vec![Some(0.0), None], vec![Some(3.0), None]];
+        assert!(matches!(tried("value = { of = '1:c/x ÷ 1:a/b/x', at_least = 1 }", nought), Tried::Open(_)));
         assert_eq!(
             tried("ascending = ['1:a/b/x', '1:c/y/z']", grid()),
             Tried::Open("1:c/y/z: not measured".to_owned())

@@ -90,6 +90,8 @@ pub const METRICS: &[Metric] = metrics! {
     "packets_down_per_message", "packets", "from the gateway", |e, o| per_message(e, o, |w| w.packets_down);
     "bytes_total", "bytes", "of everything, connecting and closing included", |_, o| Some(count(bytes(&whole(o)?)));
     "packets_total", "packets", "of everything, connecting and closing included", |_, o| Some(count(packets(&whole(o)?)));
+    "bytes_of_100_with_connect", "bytes", "of connecting, closing and a hundred messages; without a connection, of trying",
+        |e, o| with_connect(e, o, bytes);
     "bytes_up_total", "bytes", "towards the gateway", |_, o| Some(count(whole(o)?.bytes_up));
     "bytes_down_total", "bytes", "from the gateway", |_, o| Some(count(whole(o)?.bytes_down));
     "packets_up_total", "packets", "towards the gateway", |_, o| Some(count(whole(o)?.packets_up));
@@ -203,6 +205,18 @@ fn protocol(experiment: &Experiment, outcome: &Outcome, number: u64) -> Option<f
     (number > 0).then(|| Some(count(number) / messages(experiment, outcome)?))?
 }
 
+/// A hundred messages, and what it takes to be able to send them.
+fn with_connect(experiment: &Experiment, outcome: &Outcome, of: impl Fn(&Wire) -> u64) -> Option<f64> {
+    let around = [Some(outcome.connect_bytes.wire?), closing(outcome)];
+    let around: f64 = around.iter().flatten().map(|wire| count(of(wire))).sum();
+    let each = match messages(experiment, outcome) {
+        Some(messages) => count(of(&outcome.bytes.wire?)) / messages,
+        // Nothing was sent.
+        None => 0.0,
+    };
+    Some(around + 100.0 * each)
+}
+
 /// Connecting, the steady state and closing.
 fn whole(outcome: &Outcome) -> Option<Wire> {
     let parts = [outcome.connect_bytes.wire, outcome.bytes.wire, closing(outcome)];
@@ -272,6 +286,21 @@ mod tests {
         assert_eq!(read("packets_total", &steady, &outcome), Some(12.0));
         let visits = Experiment { operation: Operation::Connect, messages: 1, ..Experiment::default() };
         assert_eq!(read("bytes_per_message", &visits, &outcome), Some(150.0));
+    }
+
+    #[test]
+    fn a_hundred_messages_and_their_connection_compare_however_many_were_sent() {
+        let mut outcome = Outcome {
+            sent: 20,
+            bytes: Bytes { wire: wire(990, 40), ..Bytes::default() },
+            connect_bytes: Bytes { wire: wire(190, 7), ..Bytes::default() },
+            ..Outcome::default()
+        };
+        outcome.note_closing(Wire { bytes_up: 60, packets_up: 1, ..Wire::default() });
+        assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &outcome), Some(200.0 + 60.0 + 5_000.0));
+        let unconnected =
+            Outcome { sent: 0, bytes: Bytes::default(), more: std::collections::BTreeMap::new(), ..outcome };
+        assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &unconnected), Some(200.0));
     }
 
     #[test]
