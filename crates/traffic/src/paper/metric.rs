@@ -74,6 +74,7 @@ pub const METRICS: &[Metric] = metrics! {
     "drops_percent", "%", "tenths of a second with less than three quarters of the mean", |_, o| course(o, |c| c.drops);
 
     "delivery_mean_ms", "ms", "from when a message was due to its delivery: mean", |_, o| ms(o.delivery.mean_us());
+    "delivery_mean_with_connect_ms", "ms", "the same, and of the longest connecting what each message has of it", shared;
     "delivery_min_ms", "ms", "shortest", |_, o| ms(o.delivery.min_us());
     "delivery_p50_ms", "ms", "median", |_, o| percentile(&o.delivery, 50.0);
     "delivery_p95_ms", "ms", "95th percentile", |_, o| percentile(&o.delivery, 95.0);
@@ -184,6 +185,12 @@ fn exchange(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
             ms(Some(connecting + outcome.answer.mean_us()?))
         }
     }
+}
+
+/// The mean of deliveries, if connecting is spread over them.
+fn shared(_: &Experiment, outcome: &Outcome) -> Option<f64> {
+    let connecting = outcome.connect.max_us().unwrap_or(0.0) / count(outcome.delivery.count().max(1));
+    ms(Some(outcome.delivery.mean_us()? + connecting))
 }
 
 fn bytes(wire: &Wire) -> u64 {
@@ -336,6 +343,16 @@ mod tests {
         assert_eq!(read("packets_total", &steady, &outcome), Some(12.0));
         let visits = Experiment { operation: Operation::Connect, messages: 1, ..Experiment::default() };
         assert_eq!(read("bytes_per_message", &visits, &outcome), Some(150.0));
+    }
+
+    #[test]
+    fn connecting_is_spread_over_the_messages_of_a_short_life() {
+        let mut outcome = Outcome::default();
+        outcome.connect.record_ns(20_000_000);
+        outcome.connect.record_ns(10_000_000);
+        (0..10).for_each(|_| outcome.delivery.record_ns(5_000_000));
+        let mean = read("delivery_mean_with_connect_ms", &Experiment::default(), &outcome).unwrap();
+        assert!((6.99..7.02).contains(&mean), "{mean}");
     }
 
     #[test]
