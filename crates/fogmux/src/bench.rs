@@ -79,7 +79,10 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         }
         Bench::Agent(arguments) => agent::run(arguments),
         Bench::Origin => serve_origin().map_err(|error| Failure::new(Status::Unavailable, error)),
-        Bench::Repetition => serve_repetition(&binary()?).map_err(|error| Failure::new(Status::Unavailable, error)),
+        Bench::Repetition => block_on(async {
+            let done = serve_repetition(&binary()?, signals::stop()?).await;
+            done.map_err(|error| Failure::new(Status::Unavailable, error))
+        })?,
         Bench::Pair(arguments) => compare::pair(arguments),
         Bench::Compare(arguments) => compare::run(arguments),
         Bench::Report(arguments) => render(arguments),

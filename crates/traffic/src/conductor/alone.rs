@@ -10,10 +10,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{oneshot, watch};
 
-use super::{Conductor, ConductorError, Target};
+use super::{Conductor, ConductorError, Stop, Target};
 use crate::experiment::Experiment;
 use crate::outcome::Outcome;
 use crate::target::Home;
@@ -84,27 +83,33 @@ pub(super) async fn repeat(binary: &Path, experiment: &Experiment, number: u32) 
     }
 }
 
-/// Serves as such a process: does one repetition, and writes its outcome.
+/// Serves as such a process: does one repetition, and writes its outcome. It ends early when there is a reason in `stop`:
+/// a signal that a terminal sends to all processes of a command would end it before it has removed what it laid. Has to
+/// be called within a `LocalRuntime`.
 ///
 /// # Errors
 /// There is no order, or the outcome cannot be written.
-pub fn serve(binary: &Path) -> Result<(), String> {
+pub async fn serve(binary: &Path, mut stop: Stop) -> Result<(), String> {
     let mut order = String::new();
     io::stdin().lock().read_line(&mut order).map_err(|error| error.to_string())?;
     let Order { experiment, number } = serde_json::from_str(&order).map_err(|error| format!("no order: {error}"))?;
-    let (tell, stop) = watch::channel(None);
+    let (tell, closed) = watch::channel(None);
     std::thread::spawn(move || {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         let _ = tell.send(Some(STOPPED));
         // The channel stays open: a closed one is no reason to stop.
         std::thread::park();
     });
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let done = runtime.map_err(|error| error.to_string())?.block_on(async {
+    let done = async {
         let home = Home::temporary(binary.to_owned())?;
-        let mut conductor = Conductor::new(Target::Gateway(Box::new(home)), None).until(stop);
+        let mut conductor = Conductor::new(Target::Gateway(Box::new(home)), None).until(closed);
         conductor.repeat(&experiment, number).await
-    });
+    };
+    let done = tokio::select! {
+        biased;
+        why = stop.wait_for(Option::is_some) => Err(ConductorError::Stopped(why.ok().and_then(|why| *why).unwrap_or(STOPPED))),
+        done = done => done,
+    };
     let answer = match done {
         Ok(outcome) => Answer::Done(Box::new(outcome)),
         Err(error) => Answer::Failed(error.to_string()),
