@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::value::Table as Keys;
 
 use super::file::{Line, Paper};
+use super::plan::LEFT_OUT;
 
 /// A conclusion.
 #[derive(Clone, Debug, Deserialize)]
@@ -207,8 +208,12 @@ impl Check {
     }
 
     fn try_simple(&self, paper: &Paper, numbers: &impl Numbers) -> Result<Tried, String> {
-        let all = self.selectors();
-        let values = all.iter().map(|selector| selector.value(paper, numbers)).collect::<Result<Vec<_>, _>>()?;
+        let mut values: Vec<_> = self.selectors().iter().map(|selector| selector.value(paper, numbers)).collect();
+        if matches!(self, Self::Ascending(..) | Self::Descending(..)) && values.iter().flatten().count() > 1 {
+            // An order holds for those of its cells that were run.
+            values.retain(|value| value.as_ref().err().is_none_or(|why| !is_left_out(why)));
+        }
+        let values = values.into_iter().collect::<Result<Vec<_>, _>>()?;
         let listed = |sign: &str| values.iter().map(|value| shown(*value)).collect::<Vec<_>>().join(sign);
         let (first, others) = values.split_first().ok_or("no cells")?;
         let steps = || values.iter().zip(values.iter().skip(1));
@@ -246,11 +251,23 @@ fn all(tried: impl Iterator<Item = Tried>) -> Tried {
             Tried::Open(why) => open.push(why),
         }
     }
-    match (failed.is_empty(), open.is_empty()) {
-        (false, _) => Tried::Fails(failed.join("; ")),
-        (true, false) => Tried::Open(open.join("; ")),
-        (true, true) => Tried::Holds(held.join("; ")),
+    if !failed.is_empty() {
+        return Tried::Fails(failed.join("; "));
     }
+    // Parts that --quick leaves out decide as little as other numbers that nobody asked for.
+    let left_out = open.iter().filter(|why| is_left_out(why)).count();
+    if !held.is_empty() && left_out == open.len() {
+        if left_out > 0 {
+            held.push(format!("{LEFT_OUT}: {left_out} of {} parts", left_out + held.len()));
+        }
+        return Tried::Holds(held.join("; "));
+    }
+    Tried::Open(open.join("; "))
+}
+
+/// Whether a number is missing because of `--quick` alone.
+fn is_left_out(why: &str) -> bool {
+    why.ends_with(LEFT_OUT)
 }
 
 fn lies(number: f64, at_least: Option<f64>, at_most: Option<f64>) -> bool {
@@ -332,6 +349,33 @@ mod tests {
         assert!(holds("equal = { cells = ['1:c/x ÷ 1:a/b/x', '1:*/* ÷ 1:a/b/x'], within = 0.17 }"), "3 and 2.5");
         assert!(!holds("greatest = { of = '1:c/y/z ÷ 1:a/b/y/z', among = ['1:c/x ÷ 1:a/b/x'] }"), "2 beside 3");
         assert!(!holds("all = [{ ascending = ['1:a/b/x', '1:c/x'] }, { ascending = ['1:c/x', '1:a/b/x'] }]"));
+    }
+
+    #[test]
+    fn what_quick_leaves_out_decides_nothing_where_the_rest_does() {
+        struct Quick(Vec<Result<f64, String>>);
+        impl Numbers for Quick {
+            fn at(&self, _: usize, row: usize, column: usize) -> Result<f64, String> {
+                self.0[2 * row + column].clone()
+            }
+        }
+        let tried = |check: &str, numbers: [Result<f64, &str>; 4]| {
+            let check = Check::try_from(toml::from_str::<Keys>(check).unwrap()).unwrap();
+            check.try_on(
+                &Paper::parse(FILE).unwrap(),
+                &Quick(numbers.map(|number| number.map_err(str::to_owned)).to_vec()),
+            )
+        };
+        let order = "ascending = ['1:a/b/x', '1:a/b/y/z', '1:c/x']";
+        let parts = "all = [{ value = { of = '1:a/b/x', at_least = 1 } }, { value = { of = '1:c/x', at_least = 1 } }]";
+        let left = Err(LEFT_OUT);
+        assert_eq!(tried(order, [Ok(1.0), left, Ok(3.0), left]), Tried::Holds("1 → 3".to_owned()));
+        assert!(matches!(tried(order, [Ok(3.0), left, Ok(1.0), left]), Tried::Fails(_)));
+        assert!(matches!(tried(order, [Ok(1.0), left, left, left]), Tried::Open(_)));
+        assert!(matches!(tried(order, [Ok(1.0), Err("no root"), Ok(3.0), left]), Tried::Open(_)));
+        assert!(matches!(tried(parts, [Ok(1.0), left, left, left]), Tried::Holds(_)));
+        assert!(matches!(tried(parts, [Ok(1.0), left, Err("no root"), left]), Tried::Open(_)));
+        assert!(matches!(tried(parts, [left; 4]), Tried::Open(_)));
     }
 
     #[test]
