@@ -5,10 +5,10 @@
 //! no IPv6, no address resolution, no segmentation offload, so that the [counters](Laid::wire) hold the experiment's
 //! frames and nothing more, each as it would be on a cable.
 //!
-//! Loss alone is done by nftables where it is, which costs next to nothing. For all else a third namespace stands between
-//! the two: there the kernel's `netem` does delay and rate, where it is, and a relay of ours the rest: jitter, bursts of
-//! loss, corruption, duplicates, reordering, and a [model](air) of Wi-Fi. Frames are lost *after* the counter of the end
-//! that sent them.
+//! Loss alone is done by nftables where it is, which costs next to nothing. For all else a third namespace stands
+//! between the two: there the kernel's `netem` does delay and rate, where it is, and a relay of ours the rest:
+//! jitter, bursts of loss, corruption, duplicates, reordering, and a model of Wi-Fi (module `air`). Frames are lost
+//! *after* the counter of the end that sent them.
 //!
 //! All of this needs root. Nothing outside the namespaces is changed, and they are removed when the link is dropped, or
 //! by the next one if the process was killed.

@@ -83,9 +83,9 @@ pub(super) async fn repeat(binary: &Path, experiment: &Experiment, number: u32) 
     }
 }
 
-/// Serves as such a process: does one repetition, and writes its outcome. It ends early when there is a reason in `stop`:
-/// a signal that a terminal sends to all processes of a command would end it before it has removed what it laid. Has to
-/// be called within a `LocalRuntime`.
+/// Serves as such a process: does one repetition, and writes its outcome. It ends early when there is a reason in
+/// `stop`: a signal that a terminal sends to all processes of a command would end it before it has removed what it
+/// laid. Has to be called within a `LocalRuntime`.
 ///
 /// # Errors
 /// There is no order, or the outcome cannot be written.

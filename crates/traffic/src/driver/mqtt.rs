@@ -56,7 +56,7 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
     };
     let retain = match experiment.operation {
         Operation::Put | Operation::Get => true,
-        // What is asked for has to be there.
+        // A value that is asked for has to be there.
         Operation::Connect => experiment.retain || experiment.visit == Visit::Get,
         Operation::Deliver | Operation::Post | Operation::Hold => experiment.retain,
     };

@@ -1,11 +1,11 @@
 //! A model of Wi-Fi: stations that share the air of one channel with an access point (IEEE 802.11-2020).
 //!
 //! It is a model and no radio. What it has: one transmission at a time in either direction; random back-off, doubled
-//! after each failure, and collisions when two back-offs end in one slot (§10.3, §10.23.2); aggregates that pay preamble
-//! and block acknowledgement once (§10.12, §10.25); damaged frames that are sent again, while the receiver holds those
-//! behind them to keep the order (§10.25.6); a rate for each station. Two stations reach each other by the access point,
-//! so that each frame is sent twice. What it does not have: rate adaptation, hidden stations, RTS/CTS, power saving,
-//! other networks, beacons.
+//! after each failure, and collisions when two back-offs end in one slot (§10.3, §10.23.2); aggregates that pay
+//! preamble and block acknowledgement once (§10.12, §10.25); damaged frames that are sent again, while the receiver
+//! holds those behind them to keep the order (§10.25.6); a rate for each station. Two stations reach each other by
+//! the access point, so that each frame is sent twice. What it does not have: rate adaptation, hidden stations,
+//! RTS/CTS, power saving, other networks, beacons.
 //!
 //! It is pure: time is an argument, and frames are bytes.
 
@@ -33,8 +33,8 @@ const BLOCK_ACK: Duration = Duration::from_micros(32);
 /// The longest PPDU (aPPDUMaxTime, Tables 19-25 and 21-28). The longest aggregate in bytes of VHT, 2²⁰ − 1, is never
 /// reached by 64 frames; that of HT is, from about 100 Mbit/s on.
 const PPDU_MAX: Duration = Duration::from_micros(5_484);
-/// What an Ethernet frame becomes in an aggregate: without its header of 14 bytes, with 26 of a QoS data frame, 8 of
-/// LLC and SNAP, 16 of CCMP, 4 of the frame check and 4 of the delimiter (§9.3.2.1, §12.5.3, §9.7.1).
+/// The bytes that an Ethernet frame gains in an aggregate: without its header of 14 bytes, with 26 of a QoS data frame,
+/// 8 of LLC and SNAP, 16 of CCMP, 4 of the frame check and 4 of the delimiter (§9.3.2.1, §12.5.3, §9.7.1).
 const ENCAPSULATION_BYTES: u64 = 26 + 8 + 16 + 4 + 4 - 14;
 /// Frames that wait for the air in one flow; more are lost, as by a device with the usual queue (`txqueuelen`).
 const QUEUE_FRAMES: usize = 1_000;
@@ -177,7 +177,7 @@ impl Medium {
         })
     }
 
-    /// Whoever is first begins to send, with others whose back-off ends within a slot.
+    /// The first station begins to send, with others whose back-off ends within a slot.
     fn start(&mut self, first: Instant) {
         let starts: Vec<(usize, Instant)> = self.starts().collect();
         let waited = first.saturating_duration_since(self.idle_since + AIFS);

@@ -1,6 +1,7 @@
 //! The conditions of a link.
 //!
-//! [`text`] has their text form: `loopback`, `lossless`, `loss=5%,delay=20ms,rate=250kbit`; [`preset`] named ones.
+//! The module `text` has their text form (`loopback`, `lossless`, `loss=5%,delay=20ms,rate=250kbit`), `preset` named
+//! ones.
 
 mod preset;
 mod text;
@@ -71,7 +72,7 @@ pub struct Bursts {
     pub loss_good: f64,
 }
 
-/// A Wi-Fi of one access point; [`super::air`] is the model.
+/// A Wi-Fi of one access point; the module `air` beside this one is the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Air {
     /// Bits a second in the air between the client and the access point; nothing: the client is wired to it.

@@ -23,7 +23,7 @@ pub(super) fn frames_max(rate: u64, delay: Duration) -> u64 {
     bytes.div_ceil(FULL_FRAME_BYTES)
 }
 
-/// What becomes of a frame that is not lost.
+/// The fate of a frame that is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Passage {
     /// When it is at the other end.

@@ -83,8 +83,8 @@ pub trait Numbers {
     fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String>;
 }
 
-/// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number. With `÷` between two of them it
-/// is a quotient: how much faster, or heavier, one is than the other.
+/// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number. With `÷` between two of them
+/// it is a quotient: how much faster, or heavier, one is than the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(String);
 

@@ -1,4 +1,4 @@
-//! What `netem` of every kernel does not do, or not in this way: corruption, duplicates, reordering, bursts, Wi-Fi.
+//! Conditions that the relay alone lays: corruption, duplicates, reordering, bursts, Wi-Fi.
 
 use std::net::UdpSocket;
 use std::thread;

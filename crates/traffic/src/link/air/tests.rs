@@ -70,7 +70,7 @@ fn a_frame_alone_takes_what_the_standard_adds_up_to() {
     let mut medium = Medium::new(air("air_client=65mbit"), 1, start - Duration::from_secs(1));
     medium.offer(Way::Up, start, vec![9; 100]);
     let arrived = medium.advance(start + Duration::from_secs(1)).unwrap();
-    // The channel was idle for long: at once, 40 µs of preamble, 144 bytes at 65 Mbit/s, SIFS, 32 µs of acknowledgement.
+    // The channel was idle for long: at once, 40 µs of preamble, 144 bytes at 65 Mbit/s, SIFS, and 32 µs of the answer.
     let takes = Duration::from_nanos(40_000 + 144 * 8_000 / 65 + 16_000 + 32_000);
     assert_eq!(arrived, Arrived { way: Way::Up, at: start + takes, frame: vec![9; 100] });
 }
@@ -185,7 +185,7 @@ fn the_preset_of_the_thesis_gives_what_the_thesis_prints() {
 
 #[test]
 fn the_round_trips_of_mladek2022_are_those_of_its_exchanges() {
-    // §4.3: seconds for 65 536 exchanges of CoAP over UDP on the Raspberry Pi (less the machines' 0.05 ms) and the ESP32.
+    // §4.3: seconds for 65 536 exchanges of CoAP over UDP, on the Raspberry Pi (less 0.05 ms of machines) and ESP32.
     for (preset, seconds, machines_ms) in [("mladek2022", 239.182, 0.05), ("mladek2022-esp32", 1_716.413, 0.0)] {
         let delay = preset.parse::<Conditions>().unwrap().up.delay.as_secs_f64() * 1e3;
         let model = round_trip_ms(preset) + 2.0 * delay;
