@@ -1,9 +1,9 @@
 //! Faults while something is measured: a gateway that dies, a generator that is ended, numbers that are none.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Child, Output};
+use std::process::{Child, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "a generator that is killed takes its gateway with it, and the next removes its files",
         run: orphaned,
     },
+    Case { name: "a repetition in a process of its own ends with its standard input, or a signal", run: apart },
     Case { name: "numbers and places that cannot be are refused before anything is measured", run: refused },
 ];
 
@@ -126,6 +127,41 @@ fn orphaned() -> Result<String> {
     let next = bench(&["run", "--count", "10", "--repeat", "1"])?.env("TMPDIR", place.path().join("tmp")).output()?;
     ensure!(next.status.success(), "{}", String::from_utf8_lossy(&next.stderr));
     ensure!(left(place.path())?.is_empty(), "the next one left {:?}", left(place.path())?);
+    Ok(String::new())
+}
+
+/// An experiment's order to the process of its own that figures of memory have.
+fn apart() -> Result<String> {
+    let repetition = |place: &Path, order: &str| -> Result<Child> {
+        fs::create_dir_all(place.join("tmp"))?;
+        let mut command = bench(&["repetition"])?;
+        let mut child = command.env("TMPDIR", place.join("tmp")).stdin(Stdio::piped()).spawn()?;
+        writeln!(child.stdin.as_mut().context("no standard input")?, "{order}")?;
+        Ok(child)
+    };
+    let place = tempfile::tempdir()?;
+    let mut short = repetition(place.path(), r#"{"experiment":{"qos":1,"count":20},"number":0}"#)?;
+    // Held open until the outcome is there.
+    let stdin = short.stdin.take();
+    let done = short.wait_with_output()?;
+    drop(stdin);
+    let answer: Value = serde_json::from_slice(&done.stdout)?;
+    ensure!(answer.pointer("/done/delivered") == Some(&Value::from(20)), "{answer}");
+    for by_signal in [false, true] {
+        let mut long = repetition(place.path(), r#"{"experiment":{"qos":1,"seconds":600.0},"number":0}"#)?;
+        wait_for_clients(child_of(long.id())?)?;
+        let stdin = long.stdin.take().filter(|_| by_signal);
+        if by_signal {
+            signal(long.id(), "INT")?;
+        }
+        let ended = long.wait_with_output()?;
+        drop(stdin);
+        let answer: Value = serde_json::from_slice(&ended.stdout)?;
+        let why = answer.get("failed").and_then(Value::as_str).unwrap_or_default();
+        ensure!(why.contains("ended by"), "{answer}");
+        ensure!(!serves(place.path())?, "its gateway still runs");
+    }
+    ensure!(left(place.path())?.is_empty(), "it left {:?}", left(place.path())?);
     Ok(String::new())
 }
 

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fogmux_net::KeyLogFile;
 use fogmux_traffic::agent::Remote;
-use fogmux_traffic::conductor::{Conductor, Target, Watcher};
+use fogmux_traffic::conductor::{Conductor, Target, Watcher, serve_repetition};
 use fogmux_traffic::measure::build::note_features;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
@@ -79,6 +79,10 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         }
         Bench::Agent(arguments) => agent::run(arguments),
         Bench::Origin => serve_origin().map_err(|error| Failure::new(Status::Unavailable, error)),
+        Bench::Repetition => block_on(async {
+            let done = serve_repetition(&binary()?, signals::stop()?).await;
+            done.map_err(|error| Failure::new(Status::Unavailable, error))
+        })?,
         Bench::Pair(arguments) => compare::pair(arguments),
         Bench::Compare(arguments) => compare::run(arguments),
         Bench::Report(arguments) => render(arguments),

@@ -1,6 +1,7 @@
 //! Sets up both ends of an experiment, has it done, and takes both down again: once for each repetition, so that
 //! nothing of one is left for the next.
 
+mod alone;
 mod error;
 mod network;
 mod serving;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use self::alone::serve as serve_repetition;
 pub use self::error::ConductorError;
 use self::network::Network;
 use self::serving::Serving;
@@ -145,6 +147,8 @@ pub struct Conductor {
     stop: Stop,
     /// The watcher, if there is one.
     watcher: Option<Watcher>,
+    /// Experiments whose repetitions have a process of their own each.
+    alone: Vec<Experiment>,
 }
 
 /// Tells a conductor to stop, and why: by a word such as `SIGTERM`.
@@ -155,7 +159,7 @@ impl Conductor {
     #[must_use]
     pub fn new(target: Target, key_log: Option<PathBuf>) -> Self {
         let (_, stop) = tokio::sync::watch::channel(None);
-        Self { target, network: Network::default(), key_log, capture: None, stop, watcher: None }
+        Self { target, network: Network::default(), key_log, capture: None, stop, watcher: None, alone: Vec::new() }
     }
 
     /// Ends a repetition as soon as there is a reason to stop, and begins no other.
@@ -176,6 +180,13 @@ impl Conductor {
     #[must_use]
     pub fn watched(mut self, watcher: Option<Watcher>) -> Self {
         self.watcher = watcher;
+        self
+    }
+
+    /// Gives each repetition of these experiments a process of its own, where the gateway is ours and on this machine.
+    #[must_use]
+    pub fn with_alone(mut self, experiments: Vec<Experiment>) -> Self {
+        self.alone = experiments;
         self
     }
 
@@ -226,6 +237,11 @@ impl Conductor {
 
     async fn execute(&mut self, experiment: &Experiment, number: u32) -> Result<Outcome, ConductorError> {
         experiment.check()?;
+        if let Target::Gateway(home) = &self.target
+            && self.alone.contains(experiment)
+        {
+            return alone::repeat(home.binary(), experiment, number).await;
+        }
         let experiment = experiment.clone().normalized();
         self.lay(&experiment, number)?;
         let link = self.network.laid();

@@ -9,6 +9,7 @@ mod clock;
 mod coap;
 mod offers;
 mod qos;
+mod server;
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,8 +19,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::arrivals::Arrivals;
 pub use self::clock::Clock;
-pub use self::coap::{CoapAnswer, CoapServer};
+pub use self::coap::{CoapAnswer, CoapServer, CoapToken};
 pub use self::qos::Qos;
+pub use self::server::{Rules, ServerKey};
 
 /// A protocol over a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -223,6 +225,12 @@ pub struct Experiment {
     pub coap_server: CoapServer,
     /// The time that a CoAP origin takes for the answer to a GET, as of a sensor that has to be read, in seconds.
     pub coap_delay_seconds: f64,
+    /// The tokens of requests over CoAP.
+    pub coap_token: CoapToken,
+    /// The key of the gateway's certificate.
+    pub server_key: ServerKey,
+    /// The access rules of the gateway.
+    pub rules: Rules,
     /// Bytes of a payload.
     pub payload_bytes: usize,
     /// Publishers, or clients that ask; with `Connect` and `Hold` how many connections at once and in all.
@@ -279,6 +287,9 @@ impl Default for Experiment {
             coap_answer: CoapAnswer::Piggybacked,
             coap_server: CoapServer::Gateway,
             coap_delay_seconds: 0.0,
+            coap_token: CoapToken::MessageId,
+            server_key: ServerKey::OfProfile,
+            rules: Rules::Open,
             payload_bytes: 64,
             publishers: 1,
             subscribers: 1,

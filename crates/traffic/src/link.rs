@@ -5,18 +5,22 @@
 //! no IPv6, no address resolution, no segmentation offload, so that the [counters](Laid::wire) hold the experiment's
 //! frames and nothing more, each as it would be on a cable.
 //!
-//! Loss alone is done by nftables where it is, which costs next to nothing. For delay, rate and jitter a third
-//! namespace stands between the two: there the kernel's `netem` does it, where it is, or else a relay of ours. Frames
-//! are lost *after* the counter of the end that sent them.
+//! Loss alone is done by nftables where it is, which costs next to nothing. For all else a third namespace stands
+//! between the two: there the kernel's `netem` does delay and rate, where it is, and a relay of ours the rest:
+//! jitter, bursts of loss, corruption, duplicates, reordering, and a model of Wi-Fi (module `air`). Frames are lost
+//! *after* the counter of the end that sent them.
 //!
 //! All of this needs root. Nothing outside the namespaces is changed, and they are removed when the link is dropped, or
 //! by the next one if the process was killed.
 
+mod air;
 mod background;
 mod capture;
 pub mod conditions;
 mod counters;
+mod dice;
 mod impairment;
+mod lane;
 mod namespace;
 mod packet_socket;
 mod relay;
@@ -72,8 +76,7 @@ impl Laid {
         }
         let client_counters = Counters::of(&client)?;
         let gateway_counters = Counters::of(&gateway)?;
-        let is_drawn = conditions.is_lossy() || conditions.has_jitter();
-        let seed = (is_drawn && impairment.is_seeded()).then_some(seed);
+        let seed = (conditions.is_drawn() && impairment.is_seeded()).then_some(seed);
         Ok(Self { impairment, client_counters, gateway_counters, client, gateway, seed })
     }
 
@@ -158,7 +161,9 @@ fn wire(client: &Counters, gateway: &Counters) -> Wire {
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The conditions cannot be parsed.
-    #[error("no link: {0:?}; write loopback, lossless, wifi, or loss=5%,delay=20ms,jitter=1ms,rate=250kbit")]
+    #[error(
+        "no link: {0:?}; write loopback, lossless, wifi, or loss=5%,delay=20ms,jitter=1ms,rate=250kbit,ge=1%:25%,air=65mbit"
+    )]
     Conditions(String),
     /// Network namespaces require root.
     #[error("a link of its own needs root (network namespaces); run this as root, or use --link loopback")]

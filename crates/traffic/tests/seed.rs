@@ -1,5 +1,5 @@
 //! Lost frames and the seed: the same seed loses the same frames where the link says so. Needs root and iproute2, as
-//! `tests/link.rs` does.
+//! `tests/link` does.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

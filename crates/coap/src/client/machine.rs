@@ -25,7 +25,7 @@ use super::exchanges::{Exchange, Exchanges, Number, Purpose, Stage};
 use super::observation::Observation;
 use super::protection::{Protection, Unprotected};
 use super::template::Template;
-use super::tokens::Tokens;
+use super::tokens::{TokenForm, Tokens};
 use crate::Timestamp;
 use crate::jitter::Jitter;
 use crate::message::{HEADER_BYTES, Message, Type};
@@ -185,6 +185,10 @@ impl<P: Protection> Machine<P> {
         whole: impl FnOnce() -> Bytes,
         tag: u64,
     ) -> Result<(), RequestError<P::Error>> {
+        // RFC 7252 §5.3.1: without a token an answer belongs to the only request there is.
+        if self.config.tokens == TokenForm::Empty && (self.exchanges.len() > 0 || template.observes()) {
+            return Err(RequestError::TooMany);
+        }
         let number = self.exchanges.begin().ok_or(RequestError::TooMany)?;
         let token = self.tokens.of(number);
         let (size, chunk) = (self.config.block_size, self.config.chunk);

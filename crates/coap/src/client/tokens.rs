@@ -11,6 +11,8 @@ pub enum TokenForm {
     Unguessable,
     /// The two bytes of the message ID, as load generators send: only where forged answers do no harm.
     MessageId,
+    /// None, for requests one after the other (RFC 7252 §5.3.1): no second one is under way, and nothing is observed.
+    Empty,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +33,16 @@ impl Tokens {
         let [a, b, c, d, e, f] = self.secret;
         match self.form {
             TokenForm::MessageId => Token::new(&[high, low]).unwrap_or_default(),
+            TokenForm::Empty => Token::EMPTY,
             TokenForm::Unguessable => Token::from_u64(u64::from_be_bytes([a, b, c, d, e, f, high, low])),
         }
     }
 
-    /// The request of a token; `None` for a token that is none of ours.
+    /// The request of a token; `None` for a token that is none of ours, or empty and says nothing.
     pub(super) fn number(self, token: &Token) -> Option<Number> {
         let number = match self.form {
             TokenForm::MessageId => token.as_slice(),
+            TokenForm::Empty => return None,
             TokenForm::Unguessable => token.as_slice().strip_prefix(&self.secret)?,
         };
         number.try_into().ok().map(Number::from_be_bytes)
@@ -48,6 +52,7 @@ impl Tokens {
     pub(super) const fn length(self) -> u64 {
         match self.form {
             TokenForm::MessageId => 2,
+            TokenForm::Empty => 0,
             TokenForm::Unguessable => 8,
         }
     }

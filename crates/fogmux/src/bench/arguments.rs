@@ -39,6 +39,9 @@ pub(crate) enum Bench {
     /// Serve as the origin of an experiment; started by the others
     #[command(hide = true)]
     Origin,
+    /// Do one repetition, apart from all others; started by the others
+    #[command(hide = true)]
+    Repetition,
     /// Measure two binaries or brokers in turn and compare them; exit code 1 on a regression
     Pair(Box<Pair>),
     /// Compare two JSON files of `bench`, or the one of `bench pair`; exit code 1 on a regression

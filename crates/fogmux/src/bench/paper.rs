@@ -51,7 +51,8 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     super::prepare(&plan.experiments, &arguments.output)?;
     let output = &arguments.output;
     let repetitions = Repetitions::exactly(plan.repetitions);
-    let done = super::perform(|| super::conductor(&arguments.host, output), &plan.experiments, repetitions, output)?;
+    let conductor = || Ok(super::conductor(&arguments.host, output)?.with_alone(plan.alone()));
+    let done = super::perform(conductor, &plan.experiments, repetitions, output)?;
     finish(paper::tabulate(&plan, &done.runs), done, output)
 }
 

@@ -10,7 +10,7 @@ use crate::measure::environment::Environment;
 use crate::outcome::ProcessUse;
 
 /// The version of the protocol. Others are refused.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A request to an agent. It contains no command, path or setting: the agent derives these from the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

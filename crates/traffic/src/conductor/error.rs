@@ -39,6 +39,9 @@ pub enum ConductorError {
     /// A process that was named is not there.
     #[error("the processes to be measured: {0}")]
     Processes(#[source] std::io::Error),
+    /// The process of its own that a repetition had.
+    #[error("the generator's process of this repetition: {0}")]
+    Alone(String),
     /// It was ended from outside.
     #[error("ended by {0}")]
     Stopped(&'static str),

@@ -36,7 +36,7 @@ use self::datagrams::{Buffers, Datagrams};
 use self::line::Line;
 use self::resource::{Resource, Shape};
 use crate::driver::{Client, Connected, Driver, DriverError, Nobody, Pending, Request, Role, Sink};
-use crate::experiment::{Credential, Door, Experiment};
+use crate::experiment::{CoapToken, Credential, Door, Experiment};
 use crate::outcome::Bytes;
 use crate::target::Access;
 
@@ -75,6 +75,7 @@ struct CoapDriver {
     port: u16,
     unconfirmed_wait: Duration,
     transmission: Transmission,
+    tokens: TokenForm,
     seed: u64,
 }
 
@@ -94,6 +95,12 @@ impl CoapDriver {
             port: access.port,
             unconfirmed_wait: Duration::from_secs_f64(experiment.drain_seconds.max(0.1)),
             transmission: Transmission::default(),
+            // RFC 7252 §5.3.1 wants tokens that nobody can guess where nothing else protects; forged answers to a load
+            // generator gain nothing, and two bytes are what other generators send.
+            tokens: match experiment.coap_token {
+                CoapToken::MessageId => TokenForm::MessageId,
+                CoapToken::Empty => TokenForm::Empty,
+            },
             seed: experiment.seed,
         })
     }
@@ -117,9 +124,7 @@ impl CoapDriver {
         let config = ClientConfig {
             transmission: self.transmission,
             reliable: matches!(link, Link::Line(_)),
-            // RFC 7252 §5.3.1 wants tokens that nobody can guess where nothing else protects; forged answers to a load
-            // generator gain nothing, and two bytes are what other generators send.
-            tokens: TokenForm::MessageId,
+            tokens: self.tokens,
             block_size,
             chunk,
             body_bytes_max: usize::MAX,

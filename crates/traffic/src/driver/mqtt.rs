@@ -25,7 +25,7 @@ use self::carrier::{Carrier, READ_BYTES};
 use self::client::MqttClient;
 use self::session::{Session, Wanted};
 use crate::driver::{Connected, Driver, DriverError, Nobody, Pending, Role};
-use crate::experiment::{Credential, Door, Experiment, Operation, Qos};
+use crate::experiment::{Credential, Door, Experiment, Operation, Qos, Visit};
 use crate::target::Access;
 
 /// Where gateways speak MQTT over WebSocket, and as what ([MQTT-6.0.0-3]).
@@ -55,7 +55,9 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
         None
     };
     let retain = match experiment.operation {
-        Operation::Put | Operation::Get | Operation::Connect => true,
+        Operation::Put | Operation::Get => true,
+        // A value that is asked for has to be there.
+        Operation::Connect => experiment.retain || experiment.visit == Visit::Get,
         Operation::Deliver | Operation::Post | Operation::Hold => experiment.retain,
     };
     let host = if access.host.contains(':') { format!("[{}]", access.host) } else { access.host.clone() };

@@ -1,7 +1,7 @@
 //! The bounds of an experiment's numbers. They are checked here and nowhere else: before anything is started, whether a
 //! command line, a document or another host has asked for it.
 
-use super::{Arrivals, Clock, Experiment, ExperimentError, Operation};
+use super::{Arrivals, Clock, CoapToken, Credential, Experiment, ExperimentError, Operation, Rules};
 use crate::link::Conditions;
 use crate::pattern::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
 
@@ -26,6 +26,7 @@ impl Experiment {
         self.check_counts()?;
         self.check_topics()?;
         self.check_schedule()?;
+        self.check_server()?;
         self.link.parse::<Conditions>().map(drop).map_err(|error| ExperimentError::Contradiction(error.to_string()))
     }
 
@@ -95,6 +96,21 @@ impl Experiment {
         Ok(())
     }
 
+    fn check_server(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: &str| Err(ExperimentError::Contradiction(why.to_owned()));
+        if self.coap_token == CoapToken::Empty && (self.window != 1 || self.operation == Operation::Deliver) {
+            return contradiction("without tokens there is one request at a time, and no observer: --window 1");
+        }
+        let own = self.security.profile.server_key;
+        if self.server_key.kind().is_some_and(|kind| own.is_some_and(|own| own != kind)) {
+            return contradiction("the profile has a key of its own: another one goes with --security modern");
+        }
+        if self.rules == Rules::ByIdentity && self.credential == Credential::Anonymous {
+            return contradiction("rules for an identity are for clients that have one");
+        }
+        Ok(())
+    }
+
     fn check_topics(&self) -> Result<(), ExperimentError> {
         let contradiction = |why: String| Err(ExperimentError::Contradiction(why));
         if self.topics > 1 && !self.topic.contains("{}") {
@@ -115,6 +131,7 @@ fn bounds(key: &'static str, value: impl std::fmt::Debug, accepted: String) -> E
 
 #[cfg(test)]
 mod tests {
+    use super::super::ServerKey;
     use super::*;
     use crate::paper;
 
@@ -144,6 +161,25 @@ mod tests {
         }
         let quick = Experiment { rate: Some(1_000_000.0), ..Experiment::default() };
         assert_eq!(quick.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_server_is_as_the_profile_and_the_clients_let_it_be() {
+        let why = refused(|experiment| experiment.coap_token = CoapToken::Empty);
+        assert!(why.contains("--window 1"), "{why}");
+        let why = refused(|experiment| {
+            experiment.server_key = ServerKey::Rsa2048;
+            experiment.security = "high".parse().unwrap();
+        });
+        assert!(why.contains("--security modern"), "{why}");
+        let why = refused(|experiment| {
+            experiment.rules = Rules::ByIdentity;
+            experiment.credential = Credential::Anonymous;
+        });
+        assert!(why.contains("identity"), "{why}");
+        let modern = "modern".parse().unwrap();
+        let smaller = Experiment { server_key: ServerKey::Rsa2048, security: modern, ..Experiment::default() };
+        assert_eq!(smaller.check(), Ok(()));
     }
 
     #[test]

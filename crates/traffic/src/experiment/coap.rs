@@ -17,6 +17,17 @@ pub enum CoapAnswer {
     NonConfirmable,
 }
 
+/// The tokens of CoAP requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoapToken {
+    /// Two bytes: the message ID.
+    #[default]
+    MessageId,
+    /// None, for requests one after the other (RFC 7252 §5.3.1).
+    Empty,
+}
+
 /// The server of requests over CoAP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

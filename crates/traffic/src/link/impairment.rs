@@ -104,8 +104,7 @@ impl Impairment {
         let to_gateway = End { namespace: &middle, device: TO_GATEWAY, mac: TO_GATEWAY_MAC };
         veth::join(ends.client, to_client)?;
         veth::join(ends.gateway, to_gateway)?;
-        // netem lets frames overtake each other when they are late by different times; links do not.
-        let draws = if conditions.has_jitter() { None } else { draws_of_netem(&middle) };
+        let draws = if conditions.needs_relay() { None } else { draws_of_netem(&middle) };
         let must_be_seeded = conditions.seeded && conditions.is_lossy();
         if let Some(draws) = draws.filter(|draws| *draws == Draws::Seed || !must_be_seeded) {
             netem(&to_gateway, conditions.up, draws, seed)?;
@@ -172,7 +171,7 @@ fn draws_of_netem(middle: &Namespace) -> Option<Draws> {
 
 fn netem(end: &End<'_>, direction: Direction, draws: Draws, seed: u64) -> Result<(), LinkError> {
     let mut words = format!("-n {} qdisc add dev {} root netem", end.namespace.name(), end.device);
-    let frames = direction.rate.map_or(NETEM_FRAMES_MAX, |rate| super::relay::frames_max(rate, direction.delay));
+    let frames = direction.rate.map_or(NETEM_FRAMES_MAX, |rate| super::lane::frames_max(rate, direction.delay));
     words += &format!(" limit {frames} delay {}us", direction.delay.as_micros());
     if direction.loss > 0.0 {
         words += &format!(" loss {}%", direction.loss * 100.0);

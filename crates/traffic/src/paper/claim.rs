@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::value::Table as Keys;
 
 use super::file::{Line, Paper};
+use super::plan::LEFT_OUT;
 
 /// A conclusion.
 #[derive(Clone, Debug, Deserialize)]
@@ -82,7 +83,8 @@ pub trait Numbers {
     fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String>;
 }
 
-/// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number.
+/// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number. With `÷` between two of them
+/// it is a quotient: how much faster, or heavier, one is than the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(String);
 
@@ -96,12 +98,21 @@ struct Found {
 impl Selector {
     /// Where it leads.
     pub(super) fn find(&self, paper: &Paper) -> Result<(), String> {
-        self.places(paper).map(drop)
+        self.parts().try_for_each(|part| Self::places(part, paper).map(drop))
     }
 
-    fn places(&self, paper: &Paper) -> Result<Found, String> {
-        let unknown = || format!("there is no cell {:?}", self.0);
-        let (id, rest) = self.0.split_once(':').ok_or_else(unknown)?;
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split(" ÷ ")
+    }
+
+    /// The cells of all its parts.
+    fn all(&self, paper: &Paper) -> Vec<Found> {
+        self.parts().filter_map(|part| Self::places(part, paper).ok()).collect()
+    }
+
+    fn places(part: &str, paper: &Paper) -> Result<Found, String> {
+        let unknown = || format!("there is no cell {part:?}");
+        let (id, rest) = part.split_once(':').ok_or_else(unknown)?;
         let (index, table) = paper.tables.iter().enumerate().find(|(_, table)| table.id == id).ok_or_else(unknown)?;
         // Names may contain a slash: the cut is where both halves are names.
         let cuts = rest.match_indices('/').filter_map(|(at, _)| Some((rest.get(..at)?, rest.get(at + 1..)?)));
@@ -114,9 +125,19 @@ impl Selector {
         Err(unknown())
     }
 
-    /// The number, or the mean of the numbers.
+    /// The number, or the quotient of its parts.
     fn value(&self, paper: &Paper, numbers: &impl Numbers) -> Result<f64, String> {
-        let found = self.places(paper)?;
+        let mut values = self.parts().map(|part| Self::mean(part, paper, numbers));
+        let first = values.next().ok_or("no cells")??;
+        values.try_fold(first, |dividend, divisor| match divisor? {
+            0.0 => Err(format!("{}: it is divided by nought", self.0)),
+            divisor => Ok(dividend / divisor),
+        })
+    }
+
+    /// The number of a part, or the mean of its numbers.
+    fn mean(part: &str, paper: &Paper, numbers: &impl Numbers) -> Result<f64, String> {
+        let found = Self::places(part, paper)?;
         let (mut sum, mut count, mut missing) = (0.0, 0.0, None);
         for row in &found.rows {
             for column in &found.columns {
@@ -129,7 +150,7 @@ impl Selector {
         if count > 0.0 {
             return Ok(sum / count);
         }
-        Err(format!("{}: {}", self.0, missing.unwrap_or_default()))
+        Err(format!("{part}: {}", missing.unwrap_or_default()))
     }
 }
 
@@ -140,12 +161,12 @@ fn named(lines: &[Line], name: &str) -> Vec<usize> {
 impl Claim {
     /// Whether it names a cell of one of these tables.
     pub fn is_about(&self, paper: &Paper, tables: &[usize]) -> bool {
-        self.selectors().any(|selector| selector.places(paper).is_ok_and(|found| tables.contains(&found.table)))
+        self.selectors().flat_map(|selector| selector.all(paper)).any(|found| tables.contains(&found.table))
     }
 
     /// The places of all cells that it names.
     pub fn places(&self, paper: &Paper) -> impl Iterator<Item = (usize, usize, usize)> {
-        let found = self.selectors().filter_map(|selector| selector.places(paper).ok());
+        let found = self.selectors().flat_map(|selector| selector.all(paper));
         found.flat_map(|found| {
             let columns = found.columns;
             let row = move |row: usize| columns.clone().into_iter().map(move |column| (found.table, row, column));
@@ -187,8 +208,12 @@ impl Check {
     }
 
     fn try_simple(&self, paper: &Paper, numbers: &impl Numbers) -> Result<Tried, String> {
-        let all = self.selectors();
-        let values = all.iter().map(|selector| selector.value(paper, numbers)).collect::<Result<Vec<_>, _>>()?;
+        let mut values: Vec<_> = self.selectors().iter().map(|selector| selector.value(paper, numbers)).collect();
+        if matches!(self, Self::Ascending(..) | Self::Descending(..)) && values.iter().flatten().count() > 1 {
+            // An order holds for those of its cells that were run.
+            values.retain(|value| value.as_ref().err().is_none_or(|why| !is_left_out(why)));
+        }
+        let values = values.into_iter().collect::<Result<Vec<_>, _>>()?;
         let listed = |sign: &str| values.iter().map(|value| shown(*value)).collect::<Vec<_>>().join(sign);
         let (first, others) = values.split_first().ok_or("no cells")?;
         let steps = || values.iter().zip(values.iter().skip(1));
@@ -226,11 +251,23 @@ fn all(tried: impl Iterator<Item = Tried>) -> Tried {
             Tried::Open(why) => open.push(why),
         }
     }
-    match (failed.is_empty(), open.is_empty()) {
-        (false, _) => Tried::Fails(failed.join("; ")),
-        (true, false) => Tried::Open(open.join("; ")),
-        (true, true) => Tried::Holds(held.join("; ")),
+    if !failed.is_empty() {
+        return Tried::Fails(failed.join("; "));
     }
+    // Parts that --quick leaves out decide as little as other numbers that nobody asked for.
+    let left_out = open.iter().filter(|why| is_left_out(why)).count();
+    if !held.is_empty() && left_out == open.len() {
+        if left_out > 0 {
+            held.push(format!("{LEFT_OUT}: {left_out} of {} parts", left_out + held.len()));
+        }
+        return Tried::Holds(held.join("; "));
+    }
+    Tried::Open(open.join("; "))
+}
+
+/// Whether a number is missing because of `--quick` alone.
+fn is_left_out(why: &str) -> bool {
+    why.ends_with(LEFT_OUT)
 }
 
 fn lies(number: f64, at_least: Option<f64>, at_most: Option<f64>) -> bool {
@@ -309,7 +346,36 @@ mod tests {
         assert!(!holds("equal = { cells = ['1:c/x', '1:c/y/z'], within = 0.2 }"));
         assert!(holds("least = { of = '1:a/b/x', among = ['1:*/y/z'] }"));
         assert!(!holds("greatest = { of = '1:a/b/x', among = ['1:*/y/z'] }"));
+        assert!(holds("equal = { cells = ['1:c/x ÷ 1:a/b/x', '1:*/* ÷ 1:a/b/x'], within = 0.17 }"), "3 and 2.5");
+        assert!(!holds("greatest = { of = '1:c/y/z ÷ 1:a/b/y/z', among = ['1:c/x ÷ 1:a/b/x'] }"), "2 beside 3");
         assert!(!holds("all = [{ ascending = ['1:a/b/x', '1:c/x'] }, { ascending = ['1:c/x', '1:a/b/x'] }]"));
+    }
+
+    #[test]
+    fn what_quick_leaves_out_decides_nothing_where_the_rest_does() {
+        struct Quick(Vec<Result<f64, String>>);
+        impl Numbers for Quick {
+            fn at(&self, _: usize, row: usize, column: usize) -> Result<f64, String> {
+                self.0[2 * row + column].clone()
+            }
+        }
+        let tried = |check: &str, numbers: [Result<f64, &str>; 4]| {
+            let check = Check::try_from(toml::from_str::<Keys>(check).unwrap()).unwrap();
+            check.try_on(
+                &Paper::parse(FILE).unwrap(),
+                &Quick(numbers.map(|number| number.map_err(str::to_owned)).to_vec()),
+            )
+        };
+        let order = "ascending = ['1:a/b/x', '1:a/b/y/z', '1:c/x']";
+        let parts = "all = [{ value = { of = '1:a/b/x', at_least = 1 } }, { value = { of = '1:c/x', at_least = 1 } }]";
+        let left = Err(LEFT_OUT);
+        assert_eq!(tried(order, [Ok(1.0), left, Ok(3.0), left]), Tried::Holds("1 → 3".to_owned()));
+        assert!(matches!(tried(order, [Ok(3.0), left, Ok(1.0), left]), Tried::Fails(_)));
+        assert!(matches!(tried(order, [Ok(1.0), left, left, left]), Tried::Open(_)));
+        assert!(matches!(tried(order, [Ok(1.0), Err("no root"), Ok(3.0), left]), Tried::Open(_)));
+        assert!(matches!(tried(parts, [Ok(1.0), left, left, left]), Tried::Holds(_)));
+        assert!(matches!(tried(parts, [Ok(1.0), left, Err("no root"), left]), Tried::Open(_)));
+        assert!(matches!(tried(parts, [left; 4]), Tried::Open(_)));
     }
 
     #[test]
@@ -317,6 +383,8 @@ mod tests {
         let grid = || vec![vec![Some(1.0), None], vec![Some(3.0), None]];
         assert_eq!(tried("ascending = ['1:a/b/x', '1:*/x']", grid()), Tried::Holds("1 → 2".to_owned()));
         assert_eq!(tried("ascending = ['1:a/b/x', '1:*/*']", grid()), Tried::Holds("1 → 2".to_owned()));
+        let nought = vec![vec![Some(0.0), None], vec![Some(3.0), None]];
+        assert!(matches!(tried("value = { of = '1:c/x ÷ 1:a/b/x', at_least = 1 }", nought), Tried::Open(_)));
         assert_eq!(
             tried("ascending = ['1:a/b/x', '1:c/y/z']", grid()),
             Tried::Open("1:c/y/z: not measured".to_owned())

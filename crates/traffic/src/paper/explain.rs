@@ -100,10 +100,7 @@ fn bytes(spec: &Spec<'_>, experiment: &Experiment, outcome: &Outcome) -> Vec<Str
     let Some(messages) = metric::messages(experiment, outcome) else { return reasons };
     let Some((name, input)) = &spec.computed else { return reasons };
     if spec.metric.is_some_and(|metric| metric.starts_with("protocol")) {
-        reasons.push(
-            "our token has two bytes, our path another length, our ETag eight bytes; Max-Age goes without expiry"
-                .to_owned(),
-        );
+        reasons.push("token, path, ETag, Content-Format and Max-Age are not as in table 5".to_owned());
         return reasons;
     }
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]

@@ -42,6 +42,7 @@ pub fn compute(name: &str, input: &Keys) -> Result<f64, FormulaError> {
         "coap_exchange" => whole(take::<CoapExchange>(name, input)?.compute()),
         "dtls_handshake" => whole(take::<DtlsHandshake>(name, input)?.bytes()),
         "dtls_close" => whole(dtls(2)),
+        "coap_timeout" => take::<CoapTimeout>(name, input)?.seconds(),
         "coap_delay" => take::<CoapDelay>(name, input)?.ms(),
         "mqtt_message" => whole(take::<MqttMessage>(name, input)?.bytes()),
         "mqtt_packets" => whole(parts_total(&take::<MqttPackets>(name, input)?.parts())),
@@ -326,6 +327,22 @@ impl CoapDelay {
     fn ms(&self) -> f64 {
         let both_arrive = (1.0 - self.loss).powi(2);
         self.sensing_ms + self.ack_timeout_ms * (1.0 - both_arrive) / both_arrive
+    }
+}
+
+/// Figure 24: the time before a repeat of a Confirmable, which doubles (RFC 7252 §4.2).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CoapTimeout {
+    /// The number of the repeat, from 1.
+    repeat: u8,
+    ack_timeout_s: f64,
+    random_factor: f64,
+}
+
+impl CoapTimeout {
+    fn seconds(&self) -> f64 {
+        self.ack_timeout_s * self.random_factor * 2f64.powi(i32::from(self.repeat) - 1)
     }
 }
 

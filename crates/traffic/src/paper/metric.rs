@@ -67,7 +67,14 @@ pub const METRICS: &[Metric] = metrics! {
     "seconds_with_connect", "s", "the same, and the longest connecting before it",
         |_, o| Some(o.seconds + o.connect.max_us().unwrap_or(0.0) / 1e6);
 
+    "first_fifth_percent", "%", "speed in the first fifth of the time, of the mean", |_, o| course(o, |c| c.first);
+    "last_fifth_percent", "%", "the same in the last fifth", |_, o| course(o, |c| c.last);
+    "least_tenth_percent", "%", "the slowest tenth of a second, of the mean", |_, o| course(o, |c| c.least);
+    "greatest_tenth_percent", "%", "the fastest one", |_, o| course(o, |c| c.greatest);
+    "drops_percent", "%", "tenths of a second with less than three quarters of the mean", |_, o| course(o, |c| c.drops);
+
     "delivery_mean_ms", "ms", "from when a message was due to its delivery: mean", |_, o| ms(o.delivery.mean_us());
+    "delivery_mean_with_connect_ms", "ms", "the same, and of the longest connecting what each message has of it", shared;
     "delivery_min_ms", "ms", "shortest", |_, o| ms(o.delivery.min_us());
     "delivery_p50_ms", "ms", "median", |_, o| percentile(&o.delivery, 50.0);
     "delivery_p95_ms", "ms", "95th percentile", |_, o| percentile(&o.delivery, 95.0);
@@ -90,6 +97,8 @@ pub const METRICS: &[Metric] = metrics! {
     "packets_down_per_message", "packets", "from the gateway", |e, o| per_message(e, o, |w| w.packets_down);
     "bytes_total", "bytes", "of everything, connecting and closing included", |_, o| Some(count(bytes(&whole(o)?)));
     "packets_total", "packets", "of everything, connecting and closing included", |_, o| Some(count(packets(&whole(o)?)));
+    "bytes_of_100_with_connect", "bytes", "of connecting, closing and a hundred messages; without a connection, of trying",
+        |e, o| with_connect(e, o, bytes);
     "bytes_up_total", "bytes", "towards the gateway", |_, o| Some(count(whole(o)?.bytes_up));
     "bytes_down_total", "bytes", "from the gateway", |_, o| Some(count(whole(o)?.bytes_down));
     "packets_up_total", "packets", "towards the gateway", |_, o| Some(count(whole(o)?.packets_up));
@@ -99,6 +108,9 @@ pub const METRICS: &[Metric] = metrics! {
     "cooked_bytes_per_message", "bytes",
         "as a Linux cooked capture counts: 16 bytes before each IP packet, which is filled up to 46",
         |e, o| Some(o.more.get("frames.cooked_bytes")? / messages(e, o)?);
+    "connect_socket_up", "bytes", "written to the socket for making one connection, above TCP or UDP",
+        |_, o| opening(o, o.connect_bytes.socket_up);
+    "connect_socket_down", "bytes", "the same from the gateway", |_, o| opening(o, o.connect_bytes.socket_down);
     "protocol_up_per_message", "bytes", "of the protocol itself, below TLS and above TCP or UDP, towards the gateway",
         |e, o| protocol(e, o, o.bytes.protocol_up);
     "protocol_down_per_message", "bytes", "the same from the gateway", |e, o| protocol(e, o, o.bytes.protocol_down);
@@ -175,6 +187,12 @@ fn exchange(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
     }
 }
 
+/// The mean of deliveries, if connecting is spread over them.
+fn shared(_: &Experiment, outcome: &Outcome) -> Option<f64> {
+    let connecting = outcome.connect.max_us().unwrap_or(0.0) / count(outcome.delivery.count().max(1));
+    ms(Some(outcome.delivery.mean_us()? + connecting))
+}
+
 fn bytes(wire: &Wire) -> u64 {
     wire.bytes_up.saturating_add(wire.bytes_down)
 }
@@ -201,6 +219,59 @@ fn per_connection(outcome: &Outcome, of: impl Fn(&Wire) -> u64) -> Option<f64> {
 
 fn protocol(experiment: &Experiment, outcome: &Outcome, number: u64) -> Option<f64> {
     (number > 0).then(|| Some(count(number) / messages(experiment, outcome)?))?
+}
+
+/// The course of speed over time: shares of the mean, and of tenths of a second.
+struct Course {
+    first: f64,
+    last: f64,
+    least: f64,
+    greatest: f64,
+    drops: f64,
+}
+
+/// A number of it in percent; nothing if there are too few whole tenths of a second to speak of one.
+fn course(outcome: &Outcome, of: impl Fn(&Course) -> f64) -> Option<f64> {
+    const TENTHS_MIN: usize = 5;
+    const DROP: f64 = 0.75;
+    // The last one is rarely whole.
+    let (_, tenths) = outcome.per_tenth.split_last().filter(|(_, tenths)| tenths.len() >= TENTHS_MIN)?;
+    let tenths: Vec<f64> = tenths.iter().map(|tenth| count(*tenth)).collect();
+    let mean = |tenths: &[f64]| {
+        let (sum, number) = tenths.iter().fold((0.0, 0.0), |(sum, number), tenth| (sum + tenth, number + 1.0));
+        sum / number
+    };
+    let all = mean(&tenths);
+    if all <= 0.0 {
+        return None;
+    }
+    let fifth = tenths.len() / 5;
+    let drops = tenths.iter().map(|tenth| if *tenth < DROP * all { 1.0 } else { 0.0 });
+    let course = Course {
+        first: mean(tenths.get(..fifth)?) / all,
+        last: mean(tenths.get(tenths.len() - fifth..)?) / all,
+        least: tenths.iter().copied().fold(f64::INFINITY, f64::min) / all,
+        greatest: tenths.iter().copied().fold(0.0, f64::max) / all,
+        drops: mean(&drops.collect::<Vec<_>>()),
+    };
+    Some(100.0 * of(&course))
+}
+
+fn opening(outcome: &Outcome, number: u64) -> Option<f64> {
+    let connections = outcome.connect.count();
+    (connections > 0).then(|| count(number) / count(connections))
+}
+
+/// A hundred messages, and what it takes to be able to send them.
+fn with_connect(experiment: &Experiment, outcome: &Outcome, of: impl Fn(&Wire) -> u64) -> Option<f64> {
+    let around = [Some(outcome.connect_bytes.wire?), closing(outcome)];
+    let around: f64 = around.iter().flatten().map(|wire| count(of(wire))).sum();
+    let each = match messages(experiment, outcome) {
+        Some(messages) => count(of(&outcome.bytes.wire?)) / messages,
+        // Nothing was sent.
+        None => 0.0,
+    };
+    Some(around + 100.0 * each)
 }
 
 /// Connecting, the steady state and closing.
@@ -272,6 +343,42 @@ mod tests {
         assert_eq!(read("packets_total", &steady, &outcome), Some(12.0));
         let visits = Experiment { operation: Operation::Connect, messages: 1, ..Experiment::default() };
         assert_eq!(read("bytes_per_message", &visits, &outcome), Some(150.0));
+    }
+
+    #[test]
+    fn connecting_is_spread_over_the_messages_of_a_short_life() {
+        let mut outcome = Outcome::default();
+        outcome.connect.record_ns(20_000_000);
+        outcome.connect.record_ns(10_000_000);
+        (0..10).for_each(|_| outcome.delivery.record_ns(5_000_000));
+        let mean = read("delivery_mean_with_connect_ms", &Experiment::default(), &outcome).unwrap();
+        assert!((6.99..7.02).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn a_hundred_messages_and_their_connection_compare_however_many_were_sent() {
+        let mut outcome = Outcome {
+            sent: 20,
+            bytes: Bytes { wire: wire(990, 40), ..Bytes::default() },
+            connect_bytes: Bytes { wire: wire(190, 7), ..Bytes::default() },
+            ..Outcome::default()
+        };
+        outcome.note_closing(Wire { bytes_up: 60, packets_up: 1, ..Wire::default() });
+        assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &outcome), Some(200.0 + 60.0 + 5_000.0));
+        let unconnected =
+            Outcome { sent: 0, bytes: Bytes::default(), more: std::collections::BTreeMap::new(), ..outcome };
+        assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &unconnected), Some(200.0));
+    }
+
+    #[test]
+    fn the_course_of_speed_is_of_whole_tenths_and_their_mean() {
+        let outcome = Outcome { per_tenth: vec![150, 100, 100, 100, 50, 3], ..Outcome::default() };
+        let of = |name| read(name, &Experiment::default(), &outcome);
+        assert_eq!((of("first_fifth_percent"), of("last_fifth_percent")), (Some(150.0), Some(50.0)));
+        assert_eq!((of("least_tenth_percent"), of("greatest_tenth_percent")), (Some(50.0), Some(150.0)));
+        assert_eq!(of("drops_percent"), Some(20.0));
+        let short = Outcome { per_tenth: vec![150, 100, 100, 100, 3], ..Outcome::default() };
+        assert_eq!(read("drops_percent", &Experiment::default(), &short), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which experiments a rerun consists of: each once, however many cells show something of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::file::{Paper, PaperError};
 use crate::experiment::Experiment;
@@ -62,6 +62,19 @@ pub fn plan<'a>(paper: &'a Paper, tables: &[String], quick: bool) -> Result<Plan
 }
 
 impl Plan<'_> {
+    /// Experiments of which the generator's own memory is shown: it has to be that of the experiment alone.
+    #[must_use]
+    pub fn alone(&self) -> Vec<Experiment> {
+        let is_memory = |(table, row, column): &Place| {
+            let table = self.paper.tables.get(*table);
+            let metric = table.and_then(|table| table.spec(*row, *column).metric);
+            metric.is_some_and(|metric| metric.starts_with("generator_memory"))
+        };
+        let shown = self.cells.iter().filter(|(place, _)| is_memory(place)).filter_map(|(_, cell)| cell.as_ref().ok());
+        let numbers: BTreeSet<usize> = shown.copied().collect();
+        numbers.into_iter().filter_map(|at| self.experiments.get(at).cloned()).collect()
+    }
+
     fn cell(&mut self, table: usize, row: usize, column: usize) -> Result<usize, String> {
         let Some(table) = self.paper.tables.get(table) else { return Err("there is no such table".to_owned()) };
         let spec = table.spec(row, column);
@@ -105,6 +118,15 @@ mod tests {
             let count = |quick| plan(&paper, &[], quick).unwrap().experiments.len();
             assert!(count(true) <= count(false), "{name}");
         }
+    }
+
+    #[test]
+    fn memory_of_the_generator_is_that_of_one_experiment() {
+        let paper = load("cui2017").unwrap();
+        let of = |table: &str| plan(&paper, &[table.to_owned()], false).unwrap();
+        let (memory, latency) = (of("fig4.3"), of("fig4.1"));
+        assert_eq!(memory.alone(), memory.experiments);
+        assert!(latency.alone().is_empty() && !latency.experiments.is_empty());
     }
 
     #[test]

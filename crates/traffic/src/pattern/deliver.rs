@@ -44,7 +44,11 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     };
     let (readers, mut writers) = match connected.await {
         Ok(connected) => connected,
-        Err(error) => return unconnected(&stage, began_ns, error),
+        Err(error) => {
+            let mut outcome = unconnected(&stage, began_ns, error)?;
+            outcome.connect_bytes.wire = bench.wire_since(wire);
+            return Ok(outcome);
+        }
     };
     if experiment.operation == Operation::Get {
         for (number, client) in (0..experiment.topics).zip(&writers.clients) {

@@ -83,7 +83,9 @@ impl Apart {
     /// How clients reach it, and with what.
     #[must_use]
     pub fn access(&self, home: &Home, experiment: &Experiment) -> Access {
-        home.access(experiment, experiment.door, self.address.ip().to_string(), self.address.port())
+        let access = home.access(experiment, experiment.door, self.address.ip().to_string(), self.address.port());
+        // Its paths are topics.
+        Access { prefix: None, ..access }
     }
 }
 
@@ -115,7 +117,9 @@ impl Order {
         match (profile.is_encrypted(), profile.psk) {
             (false, _) => {}
             (true, true) => psk = Some((super::home::USER.to_owned(), hex(home.shared_key()))),
-            (true, false) => certificate = Some(home.server_certificate(profile.server_key)?),
+            (true, false) => {
+                certificate = Some(home.server_certificate(experiment.server_key.kind().or(profile.server_key))?)
+            }
         }
         let address = address.parse().map_err(|_| TargetError::Start(format!("{address} is no address")))?;
         let (answer, delay_seconds) = (experiment.coap_answer, experiment.coap_delay_seconds);

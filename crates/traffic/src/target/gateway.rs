@@ -57,6 +57,11 @@ impl Gateway {
         if experiment.credential == Credential::Token {
             command.arg("--set").arg(format!("auth.token.key_file={}", home.token_key().display()));
         }
+        if let Some(kind) = experiment.server_key.kind() {
+            let (certificate, key) = home.server_certificate(Some(kind))?;
+            command.arg("--set").arg(format!("tls.certificate_file={}", certificate.display()));
+            command.arg("--set").arg(format!("tls.key_file={}", key.display()));
+        }
         for setting in &set {
             command.args(["--set", setting]);
         }

@@ -13,17 +13,18 @@ use fogmux_net::channel::{Zeroizing, hex};
 use fogmux_net::profile::{ClientCertificates, KeyKind};
 
 use super::{Access, PrivateDirectory, TargetError, token};
-use crate::experiment::{Credential, Door, Experiment, Security};
+use crate::experiment::{Credential, Door, Experiment, Rules, Security};
 
 /// The user name of all clients.
 pub(crate) const USER: &str = "bench";
 /// The name in the server's certificate, and the XMPP domain.
 const NAME: &str = "localhost";
-const RULES: &str = "[[allow]]\nauthenticated = true\nboth = [\"#\"]\n\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
+const OPEN: &str = "[[allow]]\nauthenticated = true\nboth = [\"#\"]\n\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
 /// Bytes of the password and of the key of tokens, before they are written in hexadecimal digits.
 const SECRET_BYTES: usize = 16;
 
 /// Below the data directory.
+const RULES: &str = "acl.toml";
 const TOKEN_KEY: &str = "token.key";
 
 /// Where topics are on our CoAP door.
@@ -74,7 +75,7 @@ impl Home {
         let printed = home.run(&["pki", "psk", USER], None)?;
         let none = || TargetError::Command("pki psk".to_owned(), "it printed no key".to_owned());
         home.psk = printed.trim().rsplit_once(':').and_then(|(_, digits)| unhex(digits)).ok_or_else(none)?;
-        home.write("acl.toml", RULES)?;
+        home.write(RULES, OPEN)?;
         home.write(TOKEN_KEY, &token_key)?;
         Ok(home)
     }
@@ -123,6 +124,7 @@ impl Home {
                 self.run(&["pki", "client", USER, "--renew", "--key", key, "--xmpp", &jid, "--out", &base], None)?;
             }
         }
+        self.write(RULES, &rules(experiment))?;
         if experiment.security.oscore {
             let publishers = (0..experiment.publishers).map(|number| format!("publisher-{number}"));
             let subscribers = (0..experiment.subscribers).map(|number| format!("subscriber-{number}"));
@@ -189,7 +191,8 @@ impl Home {
     fn write(&self, name: &str, text: &str) -> Result<(), TargetError> {
         let path = self.data().join(name);
         let io = |error| TargetError::Io(path.display().to_string(), error);
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(io)?;
+        // Replaced where it is one of an earlier repetition.
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path).map_err(io)?;
         file.write_all(text.as_bytes()).map_err(io)
     }
 
@@ -222,6 +225,18 @@ impl Drop for Home {
     fn drop(&mut self) {
         // It holds secrets that nobody needs any more. If it cannot be removed there is nobody to tell.
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The access rules of a gateway for this experiment.
+fn rules(experiment: &Experiment) -> String {
+    match experiment.rules {
+        Rules::Open => OPEN.to_owned(),
+        Rules::ByIdentity => {
+            let topics = (0..experiment.topics).map(|number| experiment.topic.replace("{}", &number.to_string()));
+            let rule = |topic: String| format!("[[allow]]\nuser = \"{USER}\"\nboth = [{topic:?}]\n\n");
+            topics.map(rule).collect()
+        }
     }
 }
 
@@ -262,6 +277,14 @@ pub(super) fn unhex(digits: &str) -> Option<Zeroizing<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_name_the_identity_and_each_topic() {
+        let experiment = Experiment { rules: Rules::ByIdentity, topics: 2, ..Experiment::default() };
+        let rule = |topic| format!("[[allow]]\nuser = \"bench\"\nboth = [\"{topic}\"]\n\n");
+        assert_eq!(rules(&experiment), rule("bench/0") + &rule("bench/1"));
+        assert!(rules(&Experiment::default()).contains("anonymous"));
+    }
 
     #[test]
     fn a_key_is_read_as_it_was_printed() {

@@ -9,9 +9,11 @@ use crate::client::blockwise::{Download, Downloaded, Uploaded, block};
 use crate::client::event::{CallFailed, Event, Events, Registration, Representation, location};
 use crate::client::exchanges::{Exchange, Number, Purpose, Stage};
 use crate::client::protection::{Protection, Unopened};
+use crate::client::tokens::TokenForm;
 use crate::code::{Class, Code};
 use crate::message::{Message, Remedy, Type};
 use crate::option::OptionNumber;
+use crate::token::Token;
 
 /// The longest Echo value (RFC 9175 §2.2).
 const ECHO_BYTES_MAX: usize = 40;
@@ -71,6 +73,14 @@ impl<P: Protection> Machine<P> {
         }
     }
 
+    /// The request under way that a token leads to.
+    fn addressee(&self, token: &Token) -> Option<Number> {
+        if self.config.tokens == TokenForm::Empty {
+            return self.exchanges.iter().next().filter(|_| token.length() == 0).map(|(number, _)| number);
+        }
+        self.tokens.number(token).filter(|number| self.exchanges.get(*number).is_some())
+    }
+
     /// Acknowledges a Confirmable. Returns whether it came for the first time (RFC 7252 §4.5).
     fn acknowledge(&mut self, message_id: u16) -> bool {
         self.empty(Type::Acknowledgement, message_id);
@@ -86,7 +96,7 @@ impl<P: Protection> Machine<P> {
 
     fn response(&mut self, now: Timestamp, message: &Message<'_>, bytes: u64, events: &mut dyn Events) {
         self.now = now;
-        let number = self.tokens.number(&message.token).filter(|number| self.exchanges.get(*number).is_some());
+        let number = self.addressee(&message.token);
         if message.kind == Type::Confirmable && !self.config.reliable {
             if number.is_none() && !self.seen.contains(&Some(message.message_id)) {
                 // RFC 7252 §4.2; RFC 7641 §3.6: this ends an observation that nobody remembers.

@@ -1,5 +1,6 @@
 //! Any server: the machine's books agree with each other, and no request has two ends.
 
+mod empty;
 mod hostile;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,9 @@
 //! The flags of an experiment: the operation, its rate, and the network.
 
 use clap::Args;
-use fogmux_traffic::experiment::{Arrivals, Clock, CoapAnswer, CoapServer, Credential, Operation, Qos, Visit};
+use fogmux_traffic::experiment::{
+    Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Operation, Qos, Rules, ServerKey, Visit,
+};
 use fogmux_traffic::{Door, Experiment, Security};
 
 use super::{qos, word};
@@ -36,6 +38,15 @@ pub(crate) struct Shape {
     /// Time that an origin takes for the answer to a GET, as of a sensor, in seconds
     #[arg(long, default_value_t = 0.0)]
     pub(crate) coap_delay: f64,
+    /// Tokens of requests over CoAP: message-id (two bytes), or empty, with --window 1
+    #[arg(long, default_value = "message-id", value_parser = word::<CoapToken>)]
+    pub(crate) coap_token: CoapToken,
+    /// Key of the gateway's certificate: of-profile, rsa2048 or rsa4096
+    #[arg(long, default_value = "of-profile", value_parser = word::<ServerKey>)]
+    pub(crate) server_key: ServerKey,
+    /// Access rules of the gateway: open, or by-identity, a rule of the clients' user for each topic
+    #[arg(long, default_value = "open", value_parser = word::<Rules>)]
+    pub(crate) rules: Rules,
     /// Payload size in bytes
     #[arg(long, default_value_t = 64)]
     pub(crate) size: usize,
@@ -113,6 +124,9 @@ impl Shape {
             coap_answer: self.coap_answer,
             coap_server: self.coap_server,
             coap_delay_seconds: self.coap_delay,
+            coap_token: self.coap_token,
+            server_key: self.server_key,
+            rules: self.rules,
             payload_bytes: self.size,
             publishers: self.pubs,
             subscribers: self.subs,

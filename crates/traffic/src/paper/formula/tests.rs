@@ -24,8 +24,8 @@ fn different(id: &str) -> Vec<(String, f64, f64)> {
 }
 
 #[test]
-fn tables_5_to_9_and_11_are_as_printed() {
-    for id in ["5", "6", "7", "8", "9", "11"] {
+fn tables_5_to_9_and_11_and_figure_24_are_as_printed() {
+    for id in ["5", "6", "7", "8", "9", "11", "fig24"] {
         assert_eq!(different(id), [], "table {id}");
     }
 }

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod rare;
+
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -304,7 +306,7 @@ fn a_rate_is_kept_to() {
 #[test]
 #[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn presets_can_be_laid() {
-    for name in ["lan", "wifi", "802.15.4", "lte"] {
+    for name in ["lan", "wifi", "802.15.4", "lte", "karamina2024", "cui2017", "wiss2016"] {
         let laid = laid(name);
         let times = round_trips_of_any(&laid);
         eprintln!("{name}: by {}, {times:?}", laid.means());

@@ -1,0 +1,43 @@
+//! The certificate and the access rules of the gateway, where a document says what its server had.
+
+use fogmux_net::profile::KeyKind;
+use serde::{Deserialize, Serialize};
+
+/// The key of the server's certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ServerKey {
+    /// As the profile has it, or else the gateway's own (ECDSA on P-256).
+    #[default]
+    #[serde(rename = "of-profile")]
+    OfProfile,
+    /// RSA of 2048 bits.
+    #[serde(rename = "rsa2048")]
+    Rsa2048,
+    /// RSA of 4096 bits.
+    #[serde(rename = "rsa4096")]
+    Rsa4096,
+}
+
+impl ServerKey {
+    /// The kind of key, if one is asked for.
+    #[must_use]
+    pub fn kind(self) -> Option<KeyKind> {
+        match self {
+            Self::OfProfile => None,
+            Self::Rsa2048 => Some(KeyKind::Rsa2048),
+            Self::Rsa4096 => Some(KeyKind::Rsa4096),
+        }
+    }
+}
+
+/// The access rules of the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rules {
+    /// Everybody may do everything.
+    #[default]
+    Open,
+    /// The clients' identity may read and write the topics of the experiment, by a rule for each, and nobody anything
+    /// else.
+    ByIdentity,
+}
