@@ -239,6 +239,8 @@ pub struct Experiment {
     pub in_flight: u32,
     /// Operations a second of all publishers together, at intended times; none: as fast as the windows let.
     pub rate: Option<f64>,
+    /// The rate at the end, if it rises or falls from `rate` through the measured time, in a straight line; none: it stays.
+    pub rate_to: Option<f64>,
     /// How operations that come at a rate are spread over time.
     pub arrivals: Arrivals,
     /// The pause of each client from an answer to its next operation, in seconds; one operation is under way then.
@@ -287,6 +289,7 @@ impl Default for Experiment {
             window: 100,
             in_flight: 0,
             rate: None,
+            rate_to: None,
             arrivals: Arrivals::Even,
             gap_seconds: None,
             clock: Clock::Connected,
@@ -320,6 +323,19 @@ impl Experiment {
             Operation::Deliver | Operation::Connect | Operation::Hold => {}
         }
         self
+    }
+
+    /// Whether there is time before the measurement: none with a count, nor where making connections is the operation.
+    #[must_use]
+    pub fn has_warm_up(&self) -> bool {
+        let connects = matches!(self.operation, Operation::Connect | Operation::Hold);
+        self.count.is_none() && !connects && self.warm_up_seconds > 0.0
+    }
+
+    /// The mean rate of the measured time, where there is one.
+    #[must_use]
+    pub fn mean_rate(&self) -> Option<f64> {
+        self.rate.map(|rate| self.rate_to.map_or(rate, |to| f64::midpoint(rate, to)))
     }
 
     /// In a few words, for a line of a table.

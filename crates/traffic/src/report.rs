@@ -17,6 +17,7 @@ pub mod markdown;
 pub mod number;
 pub mod paper;
 pub mod progress;
+pub mod slices;
 pub mod summary;
 mod table;
 pub mod terminal;

@@ -46,12 +46,12 @@ impl Experiment {
         if let Some(gap) = self.gap_seconds.filter(|gap| !(*gap > 0.0 && *gap <= SECONDS_MAX)) {
             return Err(bounds("gap_seconds", gap, format!("seconds above 0, up to {SECONDS_MAX}, a week")));
         }
-        match self.rate {
-            Some(rate) if !(RATE_MIN..=RATE_MAX).contains(&rate) => {
-                Err(bounds("rate", rate, format!("operations a second from {RATE_MIN} to {RATE_MAX}")))
+        for (key, rate) in [("rate", self.rate), ("rate_to", self.rate_to)] {
+            if let Some(rate) = rate.filter(|rate| !(RATE_MIN..=RATE_MAX).contains(rate)) {
+                return Err(bounds(key, rate, format!("operations a second from {RATE_MIN} to {RATE_MAX}")));
             }
-            Some(_) | None => Ok(()),
         }
+        Ok(())
     }
 
     fn check_counts(&self) -> Result<(), ExperimentError> {
@@ -84,6 +84,9 @@ impl Experiment {
         }
         if self.arrivals != Arrivals::Even && self.rate.is_none() {
             return contradiction("arrivals are those of a rate: without one operations follow the answers");
+        }
+        if self.rate_to.is_some() && (self.rate.is_none() || self.count.is_some()) {
+            return contradiction("a ramp goes from one rate to another through the measured time: no count ends it");
         }
         let from_connecting = self.clock == Clock::Connecting;
         if from_connecting && self.count.is_none() && self.warm_up_seconds > 0.0 {
@@ -179,6 +182,15 @@ mod tests {
         assert!(refused(both).contains("only one of them"));
         assert!(refused(|experiment| experiment.gap_seconds = Some(f64::NAN)).starts_with("gap_seconds is "));
         assert!(refused(|experiment| experiment.arrivals = Arrivals::Poisson).contains("those of a rate"));
+        assert!(refused(|experiment| experiment.rate_to = Some(5.0)).contains("from one rate to another"));
+        let counted = |experiment: &mut Experiment| {
+            (experiment.rate, experiment.rate_to, experiment.count) = (Some(1.0), Some(5.0), Some(10));
+        };
+        assert!(refused(counted).contains("no count ends it"));
+        let endless = |experiment: &mut Experiment| {
+            (experiment.rate, experiment.rate_to) = (Some(1.0), Some(f64::INFINITY));
+        };
+        assert!(refused(endless).starts_with("rate_to is "));
         assert!(refused(|experiment| experiment.clock = Clock::Connecting).contains("warm-up"));
         assert!(refused(|experiment| experiment.link = "loss=nan%".to_owned()).contains("loss=nan%"));
     }

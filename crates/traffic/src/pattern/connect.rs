@@ -48,7 +48,6 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let (wire, carried) = (bench.wire(), followers.bytes());
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
-    stage.ledger.borrow_mut().begin(stage.now_ns());
     let visits = Rc::new(Visits::begin(experiment, &stage));
     let mut visitors = JoinSet::new();
     for number in 0..experiment.publishers {
@@ -94,8 +93,11 @@ impl Visits {
     fn begin(experiment: &Experiment, stage: &Rc<Stage>) -> Self {
         let began = Instant::now();
         let lasts = Duration::from_secs_f64(experiment.seconds);
-        stage.offer.start(stage.now_ns());
-        stage.offer.open(stage.now_ns(), nanoseconds(lasts));
+        // All of it begins at one time: what is due when the time is over is no part of it.
+        let now_ns = stage.now_ns();
+        stage.ledger.borrow_mut().begin(now_ns);
+        stage.offer.start(now_ns);
+        stage.offer.open(now_ns, nanoseconds(lasts));
         Self {
             experiment: experiment.clone(),
             stage: Rc::clone(stage),
@@ -140,6 +142,7 @@ impl Visits {
             disconnects: heard.disconnects,
             delivery: heard.delivery,
             per_tenth: heard.per_tenth,
+            slices: heard.slices,
             ..self.counted.take()
         }
     }
@@ -150,7 +153,16 @@ impl Visits {
         self.left.get() == 0 || Instant::now() >= self.end + more
     }
 
-    fn failed(&self, why: String) {
+    fn succeeded(&self, due_ns: u64) {
+        self.counted.borrow_mut().acknowledged += 1;
+        let latency_ns = self.stage.now_ns().saturating_sub(due_ns).max(1);
+        // Followers have latencies of their own.
+        let latency_ns = (self.experiment.followers == 0).then_some(latency_ns);
+        self.stage.ledger.borrow_mut().slices().acknowledged(due_ns, latency_ns);
+    }
+
+    fn failed(&self, due_ns: u64, why: String) {
+        self.stage.ledger.borrow_mut().slices().failed(due_ns);
         let mut counted = self.counted.borrow_mut();
         counted.errors += 1;
         counted.first_error.get_or_insert(why);
@@ -170,14 +182,16 @@ async fn come_and_go(visits: Rc<Visits>, driver: Rc<dyn Driver>, number: u32, mu
                 return;
             }
             pacer.advance();
-            visits.stage.offer.begin(number, visits.stage.now_ns());
+            let now_ns = visits.stage.now_ns();
+            visits.stage.offer.begin(number, now_ns);
+            visits.stage.ledger.borrow_mut().begun(due_ns, now_ns);
         }
         visits.left.set(visits.left.get() - 1);
         visits.counted.borrow_mut().sent += 1;
         match timeout_at(Instant::now() + VISIT_MAX, visit(&visits, &*driver, number, due_ns)).await {
-            Ok(Ok(())) => visits.counted.borrow_mut().acknowledged += 1,
-            Ok(Err(error)) => visits.failed(error.to_string()),
-            Err(_) => visits.failed(format!("a visit took longer than {VISIT_MAX:?}")),
+            Ok(Ok(())) => visits.succeeded(due_ns),
+            Ok(Err(error)) => visits.failed(due_ns, error.to_string()),
+            Err(_) => visits.failed(due_ns, format!("a visit took longer than {VISIT_MAX:?}")),
         }
         if let Some(gap) = visits.experiment.gap_seconds {
             sleep_until(visits.end.min(Instant::now() + Duration::from_secs_f64(gap))).await;

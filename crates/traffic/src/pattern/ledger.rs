@@ -4,10 +4,14 @@
 //! those of one topic, where the n-th arrival counts as the n-th message. Times are nanoseconds since the start of the
 //! pattern. A message that arrives in order costs a few instructions.
 
+mod seen;
+
 use std::collections::BTreeMap;
 
+use self::seen::{Kind, Seen};
 use super::content::{ALTERED, Content};
 use super::live::Sample;
+use super::slices::Slices;
 use super::stamp;
 use crate::driver::Answer;
 use crate::measure::latency::Latency;
@@ -43,17 +47,6 @@ struct Batch {
     due_ns: u64,
 }
 
-/// The messages of one lane that one subscriber has received.
-#[derive(Debug, Default)]
-struct Seen {
-    /// The highest number received, plus one.
-    next: u32,
-    /// Numbers below `next` that have not come, as ranges: first and one above the last.
-    missing: BTreeMap<u32, u32>,
-    /// Where in the lane's batches the last one was found.
-    cursor: usize,
-}
-
 /// One subscriber.
 #[derive(Debug, Default)]
 struct Reader {
@@ -76,6 +69,9 @@ pub(crate) struct Ledger {
     /// When the measurement began; none: it has not.
     began_ns: Option<u64>,
     last_ns: u64,
+    /// The length of a slice, where the rate changes.
+    slice_ns: Option<u64>,
+    slices: Slices,
     /// Of deliveries and of answers, what is not yet in the histogram.
     deliveries: Row,
     answers: Row,
@@ -113,6 +109,11 @@ impl Ledger {
         Self { lanes, content, ..Self::default() }
     }
 
+    /// Counts by slices of this length, too.
+    pub(crate) fn slice(&mut self, slice_ns: Option<u64>) {
+        self.slice_ns = slice_ns;
+    }
+
     /// One more subscriber, who follows these lanes. Returns its place.
     pub(crate) fn add_reader(&mut self, lanes: &[u32], stamped: bool, conflates: bool) -> usize {
         for number in lanes {
@@ -138,6 +139,7 @@ impl Ledger {
         (self.deliveries, self.answers) = (Row::default(), Row::default());
         self.outcome = Outcome::default();
         self.began_ns = Some(now_ns);
+        self.slices = Slices::of(self.slice_ns, now_ns);
         self.last_ns = now_ns;
         for lane in &mut self.lanes {
             lane.measured_from = lane.next;
@@ -179,8 +181,21 @@ impl Ledger {
             let fan_out = lane.fan_out;
             self.outcome.sent += 1;
             self.outcome.expected += u64::from(fan_out);
+            self.slices.expect(due_ns, u64::from(fan_out));
         }
         number
+    }
+
+    /// An operation begins that comes at a rate.
+    pub(crate) fn begun(&mut self, due_ns: u64, now_ns: u64) {
+        if self.began_ns.is_some() {
+            self.slices.begun(due_ns, now_ns);
+        }
+    }
+
+    /// The slices, for operations that are counted elsewhere.
+    pub(crate) fn slices(&mut self) -> &mut Slices {
+        &mut self.slices
     }
 
     /// A message was answered; `is_end` where nothing more comes of it.
@@ -196,15 +211,22 @@ impl Ledger {
         match answer {
             Answer::Success(_) => {
                 self.outcome.acknowledged += 1;
-                self.answers.add(now_ns.saturating_sub(due_ns).max(1), &mut self.outcome.answer);
+                let latency_ns = now_ns.saturating_sub(due_ns).max(1);
+                self.answers.add(latency_ns, &mut self.outcome.answer);
+                self.slices.acknowledged(due_ns, is_end.then_some(latency_ns));
                 if is_end {
                     self.tick(now_ns);
                 }
             }
-            Answer::Refused(why) => self.failed(why),
-            Answer::Lost => self.failed("no answer in the time that the protocol gives"),
+            Answer::Refused(why) => self.refused(due_ns, why),
+            Answer::Lost => self.refused(due_ns, "no answer in the time that the protocol gives"),
         }
         self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    fn refused(&mut self, due_ns: u64, why: &str) {
+        self.slices.failed(due_ns);
+        self.failed(why);
     }
 
     /// Something went wrong with an operation.
@@ -255,11 +277,11 @@ impl Ledger {
         if kind == Kind::Late && conflates {
             self.outcome.conflated = self.outcome.conflated.saturating_sub(1);
         }
-        self.count(kind, now_ns.saturating_sub(due_ns).max(1), now_ns);
+        self.count(kind, due_ns, now_ns);
         true
     }
 
-    fn count(&mut self, kind: Kind, latency_ns: u64, now_ns: u64) {
+    fn count(&mut self, kind: Kind, due_ns: u64, now_ns: u64) {
         match kind {
             Kind::Duplicate => {
                 self.outcome.duplicates += 1;
@@ -268,7 +290,9 @@ impl Ledger {
             Kind::New => {}
             Kind::Late => self.outcome.reordered += 1,
         }
+        let latency_ns = now_ns.saturating_sub(due_ns).max(1);
         self.outcome.delivered += 1;
+        self.slices.delivered(due_ns, latency_ns);
         self.deliveries.add(latency_ns, &mut self.outcome.delivery);
         self.tick(now_ns);
     }
@@ -312,6 +336,7 @@ impl Ledger {
         self.deliveries.flush(&mut self.outcome.delivery);
         self.answers.flush(&mut self.outcome.answer);
         let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.slices = std::mem::take(&mut self.slices).finish();
         let began = self.began_ns.unwrap_or(self.last_ns);
         outcome.seconds = std::time::Duration::from_nanos(self.last_ns.saturating_sub(began)).as_secs_f64();
         outcome
@@ -334,15 +359,6 @@ impl Lane {
     }
 }
 
-/// The kind of an arrival at one subscriber.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    New,
-    /// After a later one.
-    Late,
-    Duplicate,
-}
-
 impl Reader {
     fn seen(&mut self, lane: u32) -> &mut Seen {
         if self.current.as_ref().is_none_or(|(of, _)| *of != lane) {
@@ -352,32 +368,6 @@ impl Reader {
             }
         }
         &mut self.current.get_or_insert_with(|| (lane, Seen::default())).1
-    }
-}
-
-impl Seen {
-    /// Takes one number, and says how many before it are missing since then.
-    fn take(&mut self, number: u32) -> (Kind, u32) {
-        if number == self.next {
-            self.next += 1;
-            return (Kind::New, 0);
-        }
-        if number > self.next {
-            let skipped = number - self.next;
-            self.missing.insert(self.next, number);
-            self.next = number + 1;
-            return (Kind::New, skipped);
-        }
-        let hole = self.missing.range(..=number).next_back().map(|(first, end)| (*first, *end));
-        let Some((first, end)) = hole.filter(|(_, end)| number < *end) else { return (Kind::Duplicate, 0) };
-        self.missing.remove(&first);
-        if first < number {
-            self.missing.insert(first, number);
-        }
-        if number + 1 < end {
-            self.missing.insert(number + 1, end);
-        }
-        (Kind::Late, 0)
     }
 }
 

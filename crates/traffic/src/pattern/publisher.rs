@@ -190,6 +190,7 @@ impl Publisher {
                 let due_ns = self.stage.offer.first_due_ns() + pacer.next_ns();
                 pacer.advance();
                 self.stage.offer.begin(self.number, now_ns);
+                self.stage.ledger.borrow_mut().begun(due_ns, now_ns);
                 if !self.held && due_ns >= self.stage.opened_ns.get() {
                     self.stage.lateness.borrow_mut().record_ns(now_ns.saturating_sub(due_ns).max(1));
                 }

@@ -10,6 +10,7 @@ use tokio::time::sleep_until;
 use super::content::Content;
 use super::ledger::Ledger;
 use super::offer::Offer;
+use super::slices::Slices;
 use super::{Closed, stamp};
 use crate::experiment::{Experiment, Operation};
 use crate::link::Conditions;
@@ -45,6 +46,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(experiment: &Experiment, conflates: bool) -> Self {
         let mut ledger = Ledger::new(lanes(experiment), Content::of(experiment));
+        ledger.slice(Slices::each_ns(experiment));
         if experiment.operation == Operation::Deliver {
             for subscriber in 0..experiment.subscribers {
                 let lanes = lanes_of_subscriber(experiment, subscriber);

@@ -43,7 +43,7 @@ pub(super) fn unconnected(stage: &Stage, began_ns: u64, error: PatternError) -> 
 /// How many operations would have been due.
 fn due(experiment: &Experiment) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and bounded when checked")]
-    let in_time = experiment.rate.map(|rate| (rate * experiment.seconds).floor() as u64);
+    let in_time = experiment.mean_rate().map(|rate| (rate * experiment.seconds).floor() as u64);
     [experiment.count, in_time].into_iter().flatten().min()
 }
 

@@ -198,7 +198,7 @@ impl Figure {
         let gateway = outcome.gateway.as_ref();
         match self {
             Self::Rate => per(messages(outcome), outcome.seconds),
-            Self::Offered => outcome.offered.and(experiment.rate),
+            Self::Offered => outcome.offered.and(experiment.mean_rate()),
             Self::Achieved => outcome.sending_seconds.and_then(|seconds| per(whole(outcome.sent), seconds)),
             Self::Unsent => outcome.unsent.map(whole),
             Self::Goodput => per(messages(outcome) * float(experiment.payload_bytes), outcome.seconds)

@@ -12,6 +12,7 @@ const CONNECT: u8 = 1;
 const PUBLISH: u8 = 3;
 const SUBSCRIBE: u8 = 8;
 const PINGREQ: u8 = 12;
+const DISCONNECT: u8 = 14;
 /// The first byte of a PUBLISH at QoS 0, and with the flag of a retained message (MQTT §3.3.1).
 const TRANSIENT: u8 = 0x30;
 const RETAINED: u8 = 0x31;
@@ -141,6 +142,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) {
                 lock(state).forward(topic, payload);
                 if qos > 0 { stream.write_all(&[&[0x40, 2], id].concat()) } else { Ok(()) }
             }
+            DISCONNECT => stream.shutdown(Shutdown::Both),
             PINGREQ => stream.write_all(&[0xd0, 0]),
             _ => Ok(()),
         };

@@ -1,10 +1,34 @@
 //! The flags of an experiment: the operation, its rate, and the network.
 
+use std::str::FromStr;
+
 use clap::Args;
 use fogmux_traffic::experiment::{Arrivals, Clock, CoapAnswer, CoapServer, Credential, Operation, Qos, Visit};
 use fogmux_traffic::{Door, Experiment, Security};
 
 use super::{qos, word};
+
+/// A rate that stays, or one that rises or falls to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate {
+    first: f64,
+    last: Option<f64>,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let parsed = text.parse::<f64>();
+            parsed.map_err(|_| format!("{text:?} is no number of operations a second, such as 100 or 100..5000"))
+        };
+        match text.split_once("..") {
+            Some((first, last)) => Ok(Self { first: number(first)?, last: Some(number(last)?) }),
+            None => Ok(Self { first: number(text)?, last: None }),
+        }
+    }
+}
 
 /// The operation, and its rate.
 #[derive(Clone, Debug, Args)]
@@ -57,9 +81,9 @@ pub(crate) struct Shape {
     /// Limit of deliveries under way in total; 0: no limit
     #[arg(long, default_value_t = 0)]
     pub(crate) in_flight: u32,
-    /// Operations per second, at scheduled times [default: as fast as the windows allow]
-    #[arg(long)]
-    pub(crate) rate: Option<f64>,
+    /// Operations per second, at scheduled times, or A..B from A to B in the measured time [default: as windows allow]
+    #[arg(long, value_name = "RATE|A..B")]
+    pub(crate) rate: Option<Rate>,
     /// Spread of the operations of --rate over time: even, poisson, or burst=N, N at once of each publisher
     #[arg(long, default_value = "even")]
     pub(crate) arrivals: Arrivals,
@@ -120,7 +144,8 @@ impl Shape {
             topic: self.topic.clone(),
             window: self.window,
             in_flight: self.in_flight,
-            rate: self.rate,
+            rate: self.rate.map(|rate| rate.first),
+            rate_to: self.rate.and_then(|rate| rate.last),
             arrivals: self.arrivals,
             gap_seconds: self.gap,
             clock: self.clock,
@@ -134,6 +159,21 @@ impl Shape {
             seed: self.seed,
             visit: self.visit,
             followers: self.followers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_one_number_or_two() {
+        assert_eq!("1e3".parse(), Ok(Rate { first: 1_000.0, last: None }));
+        assert_eq!("100..5000".parse(), Ok(Rate { first: 100.0, last: Some(5_000.0) }));
+        assert_eq!("0.5..0.25".parse(), Ok(Rate { first: 0.5, last: Some(0.25) }));
+        for wrong in ["", "..", "100..", "..5", "a..b", "1..2..3", "100-200"] {
+            assert!(wrong.parse::<Rate>().unwrap_err().contains("100..5000"), "{wrong}");
         }
     }
 }
