@@ -261,6 +261,10 @@ pub struct Experiment {
     pub retain: bool,
     /// The network between the two ends: `loopback`, `lossless`, a preset, or conditions as `loss=5%,delay=20ms`.
     pub link: String,
+    /// The share of subscribers (of `Hold`: of connections) that leave in good order a second, and come back at once.
+    pub churn: Option<f64>,
+    /// When all of them break off at once and come back as fast as they can, in seconds since the measurement began.
+    pub storm_seconds: Option<f64>,
     /// The seed of all random choices.
     pub seed: u64,
     /// The use of the messages of `Connect`.
@@ -300,6 +304,8 @@ impl Default for Experiment {
             drain_seconds: 3.0,
             retain: false,
             link: "loopback".to_owned(),
+            churn: None,
+            storm_seconds: None,
             seed: 1,
             visit: Visit::Publish,
             followers: 0,

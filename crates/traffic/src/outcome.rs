@@ -2,6 +2,7 @@
 //!
 //! It defines the JSON that `fogmux bench` writes, documented in `docs/benchmarks.md`. Keys are only ever added.
 
+mod comings;
 mod slice;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+pub use self::comings::{Comings, Storm};
 pub use self::slice::Slice;
 use crate::experiment::Experiment;
 use crate::measure::environment::Environment;
@@ -130,6 +132,9 @@ pub struct Outcome {
     pub connect: Latency,
     /// Done operations (deliveries, else answers) in each tenth of a second since the first.
     pub per_tenth: Vec<u64>,
+    /// Clients that left and came back, where they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comings: Option<Comings>,
     /// Tenths of the measured time, where the rate changes in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<Slice>,

@@ -7,6 +7,7 @@
 //! in full (no coordinated omission).
 
 mod alarm;
+mod comings;
 mod connect;
 mod connections;
 mod content;
@@ -33,6 +34,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 pub use live::{Live, Sample};
+pub(crate) use stage::is_stamped;
 pub(crate) use stamp::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
 
 use crate::driver::{Driver, DriverError};

@@ -3,7 +3,7 @@
 
 use super::{Arrivals, Clock, Experiment, ExperimentError, Operation};
 use crate::link::Conditions;
-use crate::pattern::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
+use crate::pattern::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES, is_stamped};
 
 /// A week. Longer measurements are several.
 const SECONDS_MAX: f64 = 604_800.0;
@@ -11,6 +11,8 @@ const SECONDS_MAX: f64 = 604_800.0;
 const RATE_MAX: f64 = 10_000_000.0;
 /// One in eleven days, which is longer than [`SECONDS_MAX`].
 const RATE_MIN: f64 = 0.000_001;
+/// Each client leaves so many times a second.
+const CHURN_MAX: f64 = 100.0;
 /// The most bytes of an MQTT packet (MQTT §2.1.4), the largest of all doors.
 const PAYLOAD_BYTES_MAX: usize = 268_435_455;
 /// Clients and topics: more than one host has ports for.
@@ -26,6 +28,7 @@ impl Experiment {
         self.check_counts()?;
         self.check_topics()?;
         self.check_schedule()?;
+        self.check_comings()?;
         self.link.parse::<Conditions>().map(drop).map_err(|error| ExperimentError::Contradiction(error.to_string()))
     }
 
@@ -94,6 +97,35 @@ impl Experiment {
         }
         if from_connecting && matches!(self.operation, Operation::Connect | Operation::Hold) {
             return contradiction("connecting is all that connect and hold do: their clock counts from there");
+        }
+        Ok(())
+    }
+
+    /// Of clients that leave and come back.
+    fn check_comings(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: &str| Err(ExperimentError::Contradiction(why.to_owned()));
+        if let Some(churn) = self.churn.filter(|churn| !(*churn > 0.0 && *churn <= CHURN_MAX)) {
+            return Err(bounds("churn", churn, format!("a share a second above 0, up to {CHURN_MAX}")));
+        }
+        if let Some(storm) = self.storm_seconds.filter(|storm| !(0.0..self.seconds).contains(storm)) {
+            return Err(bounds("storm_seconds", storm, format!("seconds from 0, less than {}", self.seconds)));
+        }
+        if self.churn.is_none() && self.storm_seconds.is_none() {
+            return Ok(());
+        }
+        let clients = match self.operation {
+            Operation::Deliver => self.subscribers,
+            Operation::Hold => self.publishers,
+            Operation::Get | Operation::Put | Operation::Post | Operation::Connect => 0,
+        };
+        if clients == 0 {
+            return contradiction("those who leave and come back are the subscribers of deliver, or what hold holds");
+        }
+        if self.in_flight > 0 {
+            return contradiction("deliveries that clients miss while they are away never leave what is in flight");
+        }
+        if !is_stamped(self) {
+            return contradiction("clients that miss messages need payloads with a stamp, of 7 bytes or more");
         }
         Ok(())
     }
@@ -187,6 +219,13 @@ mod tests {
             (experiment.rate, experiment.rate_to, experiment.count) = (Some(1.0), Some(5.0), Some(10));
         };
         assert!(refused(counted).contains("no count ends it"));
+        assert!(refused(|experiment| experiment.churn = Some(0.0)).starts_with("churn is "));
+        assert!(refused(|experiment| experiment.churn = Some(f64::NAN)).starts_with("churn is "));
+        assert!(refused(|experiment| experiment.storm_seconds = Some(5.0)).contains("less than 5"));
+        let alone = |experiment: &mut Experiment| (experiment.churn, experiment.subscribers) = (Some(0.1), 0);
+        assert!(refused(alone).contains("subscribers of deliver"));
+        let bounded = |experiment: &mut Experiment| (experiment.churn, experiment.in_flight) = (Some(0.1), 5);
+        assert!(refused(bounded).contains("in flight"));
         let endless = |experiment: &mut Experiment| {
             (experiment.rate, experiment.rate_to) = (Some(1.0), Some(f64::INFINITY));
         };

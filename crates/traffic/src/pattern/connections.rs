@@ -15,7 +15,7 @@ use crate::outcome::Bytes;
 /// A handshake under heavy loss takes most of a minute.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(90);
 /// In which a connection ends in good order.
-const CLOSE_MAX: Duration = Duration::from_secs(5);
+pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// A client that its task drives, and whose counters others read.
 pub(crate) type Shared = Rc<RefCell<Box<dyn Client>>>;

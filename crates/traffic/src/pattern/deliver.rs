@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::comings::{Change, Departures};
 use super::connections::{CONNECT_MAX, Connections, Shared};
 use super::crew::Crew;
 use super::live::Ticker;
@@ -20,8 +21,9 @@ use super::unconnected::unconnected;
 use super::{Bench, Closed, PatternError, stamp};
 use crate::driver::{Answer, DriverError, Request, Role, Sink};
 use crate::experiment::{Clock, Experiment, Operation};
+use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, ProcessUse};
 
 /// How long a subscription, or the first retained message, is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -101,12 +103,12 @@ pub(crate) async fn subscribe(
     for (number, client) in (0..).zip(&readers.clients) {
         let mut subscriber = Subscriber::new(stage, Rc::clone(client), number);
         let topic = stage.topic(number);
-        following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| subscriber) });
+        following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| (subscriber, topic)) });
     }
     let patience = patience(experiment);
     while let Some(followed) = timeout(patience, following.join_next()).await.map_err(|_| silence(patience))? {
-        let subscriber = followed.map_err(|error| DriverError::Connection(error.to_string()))??;
-        tasks.spawn_local(subscriber.receive());
+        let (subscriber, topic) = followed.map_err(|error| DriverError::Connection(error.to_string()))??;
+        tasks.spawn_local(subscriber.receive(Rc::clone(&bench.subscribers), topic));
     }
     Ok(readers)
 }
@@ -181,12 +183,15 @@ async fn measure(
     }
     stage.offer.open(now_ns, nanoseconds(lasts));
     let mut ticker = Ticker::new(bench.live.as_ref());
+    let mut departures = Departures::new(experiment, experiment.subscribers);
     while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 && !stage.is_void() {
         tokio::select! {
             () = stage.changed.notified() => {}
             () = ticker.due() => ticker.sample(stage),
+            () = departures.due() => {}
             () = sleep_until(end) => break,
         }
+        note(stage, departures.look(&stage.comings, || used(bench)));
     }
     stage.check()?;
     let busy = thread.busy();
@@ -195,15 +200,31 @@ async fn measure(
     stage.open.set(false);
     drain(stage, under_way).await;
     stage.check()?;
+    note(stage, departures.look_back(&stage.comings, || used(bench)));
     let mut outcome = stage.ledger.borrow_mut().finish();
     stage.offer.write(stage.now_ns(), |publisher| stage.weight(publisher), &mut outcome);
     bench.end(machine, &mut outcome);
     // Where the other end has closed every connection, it has set the pace.
     let lateness = stage.late();
     outcome.limited_by_generator = limit(busy, lateness.as_ref()).filter(|_| stage.publishers.get() > 0);
-    outcome.bytes = writers.bytes().plus(readers.bytes()).since(bytes);
+    outcome.bytes = writers.bytes().plus(readers.bytes()).plus(stage.comings.gone()).since(bytes);
     outcome.bytes.wire = bench.settled_wire_since(wire).await;
+    let meanwhile = stage.ledger.borrow().meanwhile();
+    departures.write(&stage.comings, meanwhile, &mut outcome);
     Ok(outcome)
+}
+
+fn used(bench: &Bench<'_>) -> Option<ProcessUse> {
+    bench.gateway.as_ref().map(GatewayProbe::read)
+}
+
+/// Counts messages of a storm from when all have left until all are back.
+fn note(stage: &Stage, change: Option<Change>) {
+    match change {
+        Some(Change::Storm) => stage.ledger.borrow_mut().storm(),
+        Some(Change::Calm) => stage.ledger.borrow_mut().calm(),
+        None => {}
+    }
 }
 
 fn open(stage: &Stage) {

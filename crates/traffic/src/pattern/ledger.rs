@@ -4,17 +4,18 @@
 //! those of one topic, where the n-th arrival counts as the n-th message. Times are nanoseconds since the start of the
 //! pattern. A message that arrives in order costs a few instructions.
 
+mod row;
 mod seen;
 
 use std::collections::BTreeMap;
 
+use self::row::Row;
 use self::seen::{Kind, Seen};
 use super::content::{ALTERED, Content};
 use super::live::Sample;
 use super::slices::Slices;
 use super::stamp;
 use crate::driver::Answer;
-use crate::measure::latency::Latency;
 use crate::outcome::Outcome;
 
 /// Of `Outcome::per_tenth`.
@@ -29,6 +30,8 @@ pub(crate) struct Lane {
     next: u32,
     /// Numbers below were sent before the measurement began.
     measured_from: u32,
+    /// Numbers from and below these were sent while all subscribers were away, or some of them still.
+    storm: (u32, u32),
     /// Where a new due time begins: messages of one turn share theirs.
     batches: Vec<Batch>,
     /// Deliveries that one message should cause.
@@ -72,34 +75,12 @@ pub(crate) struct Ledger {
     /// The length of a slice, where the rate changes.
     slice_ns: Option<u64>,
     slices: Slices,
+    /// Messages of the storm: expected, delivered and doubled.
+    meanwhile: [u64; 3],
+    is_storm: bool,
     /// Of deliveries and of answers, what is not yet in the histogram.
     deliveries: Row,
     answers: Row,
-}
-
-/// Equal latencies in a row: what came in one turn of what went out in one turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    latency_ns: u64,
-    count: u64,
-}
-
-impl Row {
-    #[inline]
-    fn add(&mut self, latency_ns: u64, to: &mut Latency) {
-        if self.latency_ns != latency_ns {
-            self.flush(to);
-            self.latency_ns = latency_ns;
-        }
-        self.count += 1;
-    }
-
-    fn flush(&mut self, to: &mut Latency) {
-        if self.count > 0 {
-            to.record_many_ns(self.latency_ns, self.count);
-            self.count = 0;
-        }
-    }
 }
 
 impl Ledger {
@@ -182,8 +163,28 @@ impl Ledger {
             self.outcome.sent += 1;
             self.outcome.expected += u64::from(fan_out);
             self.slices.expect(due_ns, u64::from(fan_out));
+            if self.is_storm {
+                self.meanwhile[0] += u64::from(fan_out);
+            }
         }
         number
+    }
+
+    /// All subscribers have left.
+    pub(crate) fn storm(&mut self) {
+        self.is_storm = true;
+        self.lanes.iter_mut().for_each(|lane| lane.storm = (lane.next, u32::MAX));
+    }
+
+    /// All of them are back.
+    pub(crate) fn calm(&mut self) {
+        self.is_storm = false;
+        self.lanes.iter_mut().for_each(|lane| lane.storm.1 = lane.next);
+    }
+
+    /// Messages of the storm: expected, delivered and doubled.
+    pub(crate) fn meanwhile(&self) -> [u64; 3] {
+        self.meanwhile
     }
 
     /// An operation begins that comes at a rate.
@@ -276,6 +277,10 @@ impl Ledger {
         self.outcome.conflated += superseded;
         if kind == Kind::Late && conflates {
             self.outcome.conflated = self.outcome.conflated.saturating_sub(1);
+        }
+        if lane.storm.0 <= number && number < lane.storm.1 {
+            let [_, delivered, duplicates] = &mut self.meanwhile;
+            *(if kind == Kind::Duplicate { duplicates } else { delivered }) += 1;
         }
         self.count(kind, due_ns, now_ns);
         true

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use super::comings::Comings;
 use super::content::Content;
 use super::ledger::Ledger;
 use super::offer::Offer;
@@ -33,6 +34,8 @@ pub(crate) struct Stage {
     pub(crate) lateness: RefCell<Latency>,
     /// The operations that come at a rate.
     pub(crate) offer: Offer,
+    /// Subscribers that leave and come back.
+    pub(crate) comings: Comings,
     /// The connection that ended first, and must not have.
     closed: RefCell<Option<Closed>>,
     /// Connections may break: the link loses frames, and how many break is a result.
@@ -63,6 +66,7 @@ impl Stage {
             finished: Cell::new(0),
             lateness: RefCell::default(),
             offer: Offer::new(experiment),
+            comings: Comings::new(experiment, experiment.subscribers),
             closed: RefCell::default(),
             may_break: may_break(experiment),
             waiting: RefCell::default(),

@@ -3,10 +3,14 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
-use super::connections::Shared;
+use tokio::time::timeout;
+
+use super::comings::Leaving;
+use super::connections::{CONNECT_MAX, Shared};
 use super::stage::Stage;
-use crate::driver::{Answer, DriverError, Request, Sink};
+use crate::driver::{Answer, Driver, DriverError, Request, Role, Sink};
 
 /// One subscriber.
 pub(crate) struct Subscriber {
@@ -40,9 +44,33 @@ impl Subscriber {
         self.confirmed.take().unwrap_or(Ok(())).map_err(DriverError::Refused)
     }
 
-    /// Receives until it is aborted, or the connection ends.
-    pub(crate) async fn receive(mut self) {
-        let ended = poll_fn(|cx| {
+    /// Receives until it is aborted, or the connection ends; where clients leave and come back, with its next ones.
+    pub(crate) async fn receive(mut self, driver: Rc<dyn Driver>, topic: String) {
+        let (stage, place) = (Rc::clone(&self.stage), self.place);
+        loop {
+            let mut how = tokio::select! {
+                biased;
+                how = stage.comings.told(place) => how,
+                error = self.connected() => return stage.disconnected(format!("subscriber {place}"), &error.to_string()),
+            };
+            let left = Instant::now();
+            let number = u32::try_from(place).unwrap_or(u32::MAX);
+            loop {
+                stage.comings.reconnect(&*driver, Role::Subscriber, number, &self.client, how).await;
+                match timeout(CONNECT_MAX, self.follow(&topic)).await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(_)) | Err(_) => stage.comings.failed().await,
+                }
+                how = Leaving::Abruptly;
+            }
+            stage.comings.returned(place, left);
+            stage.changed.notify_one();
+        }
+    }
+
+    /// Receives until the connection ends.
+    async fn connected(&mut self) -> DriverError {
+        poll_fn(|cx| {
             let turned = self.turn(cx);
             if std::mem::take(&mut self.heard) {
                 if self.stage.experiment.in_flight > 0 {
@@ -62,8 +90,7 @@ impl Subscriber {
                 Poll::Pending => Poll::Pending,
             }
         })
-        .await;
-        self.stage.disconnected(format!("subscriber {}", self.place), &ended.to_string());
+        .await
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {

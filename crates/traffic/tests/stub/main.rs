@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod broker;
+mod comings;
 mod ramp;
 
 use std::process::{Command, Stdio};

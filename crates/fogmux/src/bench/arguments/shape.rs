@@ -120,6 +120,12 @@ pub(crate) struct Shape {
     /// Link: loopback, lossless, lan, wifi …, or conditions such as loss=5%,delay=20ms,rate=250kbit
     #[arg(long, default_value = "loopback")]
     pub(crate) link: String,
+    /// Share of subscribers (`hold`: of connections) that leave a second and come back, such as 10%
+    #[arg(long, value_name = "PERCENT", value_parser = super::compare::share_a_second)]
+    pub(crate) churn: Option<f64>,
+    /// When all of them break off at once and come back, in seconds since the measurement began
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) storm: Option<f64>,
     /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -156,6 +162,8 @@ impl Shape {
             drain_seconds: self.drain,
             retain: self.retain,
             link: self.link.clone(),
+            churn: self.churn,
+            storm_seconds: self.storm,
             seed: self.seed,
             visit: self.visit,
             followers: self.followers,
