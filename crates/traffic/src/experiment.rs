@@ -229,6 +229,8 @@ pub struct Experiment {
     pub publishers: u32,
     /// Subscribers.
     pub subscribers: u32,
+    /// Threads of the generator, among which topics are divided, with their publishers and subscribers.
+    pub threads: u32,
     /// Topics: publisher i sends to topic i mod topics, subscriber j follows j mod topics.
     pub topics: u32,
     /// Their names; `{}` stands for the number.
@@ -288,6 +290,7 @@ impl Default for Experiment {
             payload_bytes: 64,
             publishers: 1,
             subscribers: 1,
+            threads: 1,
             topics: 1,
             topic: "bench/{}".to_owned(),
             window: 100,

@@ -3,6 +3,7 @@
 //! It defines the JSON that `fogmux bench` writes, documented in `docs/benchmarks.md`. Keys are only ever added.
 
 mod comings;
+mod merge;
 mod slice;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Traffic patterns: publishers and subscribers, requests, repeated connections, idle connections.
 //!
-//! One repetition of an [`Experiment`] is one call of [`run`], on one thread: every client is a task of a
+//! One repetition of an [`Experiment`] is one call of [`run`] on each thread, mostly on one: every client is a task of a
 //! `tokio::runtime::LocalRuntime`, except that a crew serves all clients that only send requests. All clients share one
 //! stage, which counts operations that may be sent and messages that have arrived. An operation is due at its time
 //! whether or not the previous one was answered, and its latency counts from then, so that a pause of the gateway shows
@@ -8,6 +8,7 @@
 
 mod alarm;
 mod comings;
+mod company;
 mod connect;
 mod connections;
 mod content;
@@ -33,9 +34,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+pub use company::Member;
 pub use live::{Live, Sample};
 pub(crate) use stage::is_stamped;
-pub(crate) use stamp::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
+pub(crate) use stamp::{PUBLISHERS_MAX, STAMP_BYTES, Stamp};
 
 use crate::driver::{Driver, DriverError};
 use crate::experiment::{Experiment, ExperimentError, Operation};
@@ -78,6 +80,8 @@ pub struct Bench<'a> {
     pub since: Since,
     /// Takes samples, if anybody watches.
     pub live: Option<Live>,
+    /// Which of the threads this is.
+    pub member: Member,
 }
 
 impl Bench<'_> {
@@ -134,6 +138,9 @@ pub enum PatternError {
     /// The experiment cannot be done.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    /// A thread of the generator could not be started, or did not come to its end.
+    #[error("a thread of the generator: {0}")]
+    Thread(String),
     /// There is no timer for operations at a rate.
     #[error("no timer: {0}")]
     Timer(String),

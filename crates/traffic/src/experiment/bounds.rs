@@ -3,7 +3,7 @@
 
 use super::{Arrivals, Clock, Experiment, ExperimentError, Operation};
 use crate::link::Conditions;
-use crate::pattern::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES, is_stamped};
+use crate::pattern::{PUBLISHERS_MAX, STAMP_BYTES, Stamp, is_stamped};
 
 /// A week. Longer measurements are several.
 const SECONDS_MAX: f64 = 604_800.0;
@@ -15,6 +15,8 @@ const RATE_MIN: f64 = 0.000_001;
 const CHURN_MAX: f64 = 100.0;
 /// The most bytes of an MQTT packet (MQTT §2.1.4), the largest of all doors.
 const PAYLOAD_BYTES_MAX: usize = 268_435_455;
+/// Threads: more than most machines have cores.
+const THREADS_MAX: u32 = 256;
 /// Clients and topics: more than one host has ports for.
 const CLIENTS_MAX: u32 = 1_000_000;
 
@@ -29,6 +31,7 @@ impl Experiment {
         self.check_topics()?;
         self.check_schedule()?;
         self.check_comings()?;
+        self.check_threads()?;
         self.link.parse::<Conditions>().map(drop).map_err(|error| ExperimentError::Contradiction(error.to_string()))
     }
 
@@ -64,6 +67,7 @@ impl Experiment {
             ("subscribers", self.subscribers, 0, CLIENTS_MAX),
             ("followers", self.followers, 0, CLIENTS_MAX),
             ("topics", self.topics, 1, CLIENTS_MAX),
+            ("threads", self.threads, 1, THREADS_MAX),
         ];
         for (key, value, least, most) in counts {
             if !(least..=most).contains(&value) {
@@ -73,7 +77,7 @@ impl Experiment {
         if self.payload_bytes > PAYLOAD_BYTES_MAX {
             return Err(bounds("payload_bytes", self.payload_bytes, format!("up to {PAYLOAD_BYTES_MAX}")));
         }
-        let most = u64::from(NUMBERS_MAX).saturating_mul(u64::from(self.publishers));
+        let most = u64::from(Stamp::of(self.publishers).numbers()).saturating_mul(u64::from(self.publishers));
         match self.count {
             Some(count) if !(1..=most).contains(&count) => Err(bounds("count", count, format!("1 to {most}"))),
             Some(_) | None => Ok(()),
@@ -97,6 +101,32 @@ impl Experiment {
         }
         if from_connecting && matches!(self.operation, Operation::Connect | Operation::Hold) {
             return contradiction("connecting is all that connect and hold do: their clock counts from there");
+        }
+        Ok(())
+    }
+
+    fn check_threads(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: String| Err(ExperimentError::Contradiction(why));
+        let threads = self.threads;
+        if threads == 1 {
+            return Ok(());
+        }
+        if self.operation == Operation::Connect {
+            return contradiction("connect has one thread: its visitors take from one count".to_owned());
+        }
+        if self.operation == Operation::Deliver && self.subscribers > 0 && self.topics < threads {
+            return contradiction(format!(
+                "{threads} threads need a topic each: a message is counted where it was sent"
+            ));
+        }
+        if self.publishers < threads {
+            return contradiction(format!(
+                "{threads} threads need a publisher each, and there are {}",
+                self.publishers
+            ));
+        }
+        if self.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy()) {
+            return contradiction("a link that loses frames needs one thread only: it is slower than that".to_owned());
         }
         Ok(())
     }
@@ -183,8 +213,10 @@ mod tests {
 
     #[test]
     fn counts_have_both_ends() {
-        assert!(refused(|experiment| experiment.publishers = 0).contains("1 to 4096"));
-        assert!(refused(|experiment| experiment.publishers = 5_000).contains("1 to 4096"));
+        assert!(refused(|experiment| experiment.publishers = 0).contains("1 to 1048576"));
+        assert!(refused(|experiment| experiment.publishers = 2_000_000).contains("1 to 1048576"));
+        let many = Experiment { publishers: 5_000, ..Experiment::default() };
+        assert_eq!(many.check(), Ok(()));
         assert!(refused(|experiment| experiment.topics = 0).starts_with("topics is 0"));
         assert!(refused(|experiment| experiment.count = Some(0)).starts_with("count is 0"));
         assert!(refused(|experiment| experiment.count = Some(u64::MAX)).starts_with("count is "));
@@ -226,6 +258,10 @@ mod tests {
         assert!(refused(alone).contains("subscribers of deliver"));
         let bounded = |experiment: &mut Experiment| (experiment.churn, experiment.in_flight) = (Some(0.1), 5);
         assert!(refused(bounded).contains("in flight"));
+        let threads = |experiment: &mut Experiment| (experiment.threads, experiment.publishers) = (2, 2);
+        assert!(refused(threads).contains("2 threads need a topic each"));
+        assert!(refused(|experiment| (experiment.threads, experiment.topics) = (2, 2)).contains("a publisher each"));
+        assert!(refused(|experiment| experiment.threads = 0).starts_with("threads is 0"));
         let endless = |experiment: &mut Experiment| {
             (experiment.rate, experiment.rate_to) = (Some(1.0), Some(f64::INFINITY));
         };

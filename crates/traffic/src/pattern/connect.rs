@@ -36,7 +36,7 @@ struct Visits {
 
 /// One repetition: `publishers` visitors, each of whom begins again when it is done, or due.
 pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
-    let stage = Rc::new(Stage::new(&as_heard(experiment), bench.conflates));
+    let stage = Rc::new(Stage::new(&as_heard(experiment), bench.conflates, &bench.member));
     let mut following = JoinSet::new();
     let followers = deliver::subscribe(&stage, bench, &mut following).await?;
     if experiment.visit == Visit::Get {
@@ -79,7 +79,7 @@ fn as_heard(experiment: &Experiment) -> Experiment {
 
 /// Has something kept on every topic, for those who will ask.
 async fn keep(experiment: &Experiment, stage: &Stage, bench: &Bench<'_>) -> Result<(), PatternError> {
-    let keeper = Connections::open(&*bench.publishers, Role::Publisher, 1).await?;
+    let keeper = Connections::open(&*bench.publishers, Role::Publisher, 0..1).await?;
     for number in 0..experiment.topics {
         for client in &keeper.clients {
             deliver::keep(client, &stage.topic(number), experiment).await?;
@@ -320,7 +320,7 @@ impl<'a> Burst<'a> {
             Visit::Publish => {
                 let number = stage.ledger.borrow_mut().send(self.lane, stage.now_ns());
                 if is_stamped(&stage.experiment) {
-                    stamp::write(&mut self.payload, self.number, number);
+                    stage.stamp.write(&mut self.payload, self.number, number);
                 }
                 client.submit(Request::Publish { topic: &self.topic, payload: &self.payload }, tag)?;
             }

@@ -26,12 +26,15 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
     let before = bench.gateway.as_ref().map(|gateway| gateway.read().resident_bytes);
+    let numbers = bench.member.publishers(experiment);
+    bench.member.meet().await?;
     let began = std::time::Instant::now();
-    let mut held = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+    let mut held = Connections::open(&*bench.publishers, Role::Publisher, numbers.iter().copied()).await?;
+    bench.member.meet().await?;
     let seconds = began.elapsed().as_secs_f64();
     let mut outcome = Outcome {
-        sent: u64::from(experiment.publishers),
-        acknowledged: u64::from(experiment.publishers),
+        sent: u64::from(held.count()),
+        acknowledged: u64::from(held.count()),
         seconds,
         connect: std::mem::take(&mut held.took),
         cipher: std::mem::take(&mut held.cipher),
@@ -41,7 +44,8 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
         ..Outcome::default()
     };
     outcome.connect_bytes.wire = bench.wire_since(wire);
-    hold(experiment, &held, bench, &mut outcome).await?;
+    hold(experiment, (&numbers, &held), bench, &mut outcome).await?;
+    bench.member.meet().await?;
     bench.end(machine, &mut outcome);
     let connections = f64::from(experiment.publishers);
     outcome.more.insert("connects_per_s".to_owned(), connections / seconds);
@@ -57,19 +61,19 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
 /// Holds all connections for the time of the experiment.
 async fn hold(
     experiment: &Experiment,
-    held: &Connections,
+    (numbers, held): (&[u32], &Connections),
     bench: &Bench<'_>,
     outcome: &mut Outcome,
 ) -> Result<(), Closed> {
-    let comings = Rc::new(Comings::new(experiment, experiment.publishers));
+    let comings = Rc::new(Comings::new(experiment, held.count()));
     let mut watched = JoinSet::new();
-    for (number, client) in (0u32..).zip(&held.clients) {
+    for (place, (number, client)) in numbers.iter().zip(&held.clients).enumerate() {
         let (comings, driver) = (Rc::clone(&comings), Rc::clone(&bench.publishers));
-        watched.spawn_local(one(number, Rc::clone(client), comings, driver));
+        watched.spawn_local(one((*number, place), Rc::clone(client), comings, driver));
     }
     let began = Instant::now();
     let end = began + Duration::from_secs_f64(experiment.seconds);
-    let mut departures = Departures::new(experiment, experiment.publishers);
+    let mut departures = Departures::new(experiment, held.count());
     loop {
         departures.look(&comings, || bench.gateway.as_ref().map(GatewayProbe::read));
         let ended = tokio::select! {
@@ -91,8 +95,12 @@ async fn hold(
 }
 
 /// Holds one connection, and the next ones where it leaves and comes back, until one is over. Returns why it is.
-async fn one(number: u32, client: Shared, comings: Rc<Comings>, driver: Rc<dyn Driver>) -> (u32, String) {
-    let place = usize::try_from(number).unwrap_or(usize::MAX);
+async fn one(
+    (number, place): (u32, usize),
+    client: Shared,
+    comings: Rc<Comings>,
+    driver: Rc<dyn Driver>,
+) -> (u32, String) {
     loop {
         let how = tokio::select! {
             biased;

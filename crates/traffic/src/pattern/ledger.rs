@@ -14,7 +14,7 @@ use self::seen::{Kind, Seen};
 use super::content::{ALTERED, Content};
 use super::live::Sample;
 use super::slices::Slices;
-use super::stamp;
+use super::stamp::Stamp;
 use crate::driver::Answer;
 use crate::outcome::Outcome;
 
@@ -68,6 +68,7 @@ pub(crate) struct Ledger {
     lanes: Vec<Lane>,
     readers: Vec<Reader>,
     content: Content,
+    stamp: Stamp,
     outcome: Outcome,
     /// When the measurement began; none: it has not.
     began_ns: Option<u64>,
@@ -88,6 +89,11 @@ impl Ledger {
     pub(crate) fn new(lanes: u32, content: Content) -> Self {
         let lanes = std::iter::repeat_with(Lane::default).take(usize::try_from(lanes).unwrap_or_default()).collect();
         Self { lanes, content, ..Self::default() }
+    }
+
+    /// Messages bear stamps of this kind.
+    pub(crate) fn stamped(&mut self, stamp: Stamp) {
+        self.stamp = stamp;
     }
 
     /// Counts by slices of this length, too.
@@ -248,7 +254,7 @@ impl Ledger {
         let Some(reader) = self.readers.get_mut(reader) else { return false };
         let stamped = match reader.unstamped {
             Some(lane) => Some((lane, reader.seen(lane).next)),
-            None => stamp::read(payload),
+            None => self.stamp.read(payload),
         };
         let Some((lane_number, number)) = stamped else { return false };
         let lane = usize::try_from(lane_number).ok().and_then(|lane| self.lanes.get_mut(lane));

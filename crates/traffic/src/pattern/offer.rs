@@ -15,7 +15,7 @@ use crate::outcome::Outcome;
 /// right to a thousandth.
 const STEPS: u64 = 10_000;
 
-/// The schedules of all publishers. Without a rate there are none, and nothing is offered.
+/// The schedules of all publishers of a thread. Without a rate there are none, and nothing is offered.
 #[derive(Debug)]
 pub(crate) struct Offer {
     lines: RefCell<Vec<Line>>,
@@ -40,6 +40,7 @@ pub(crate) struct Offer {
 /// The schedule of one publisher.
 #[derive(Clone, Debug)]
 struct Line {
+    publisher: u32,
     schedule: Schedule,
     begun: u64,
     /// Operations that it may begin in all.
@@ -53,14 +54,15 @@ impl Line {
 }
 
 impl Offer {
-    pub(crate) fn new(experiment: &Experiment) -> Self {
+    pub(crate) fn new(experiment: &Experiment, publishers: &[u32]) -> Self {
         let line = |rate: f64, number: u32| Line {
+            publisher: number,
             schedule: Schedule::new(experiment, rate, number),
             begun: 0,
             // Visitors share the count.
             most: if experiment.operation == Operation::Connect { u64::MAX } else { share(experiment, number) },
         };
-        let lines = experiment.rate.map(|rate| (0..experiment.publishers).map(|number| line(rate, number)).collect());
+        let lines = experiment.rate.map(|rate| publishers.iter().map(|number| line(rate, *number)).collect());
         Self {
             lines: RefCell::new(lines.unwrap_or_default()),
             rate: experiment.rate,
@@ -108,8 +110,13 @@ impl Offer {
 
     /// An operation of this publisher begins.
     pub(crate) fn begin(&self, publisher: u32, now_ns: u64) {
-        let place = usize::try_from(publisher).unwrap_or(usize::MAX);
-        if let Some(line) = self.lines.borrow_mut().get_mut(place) {
+        let mut lines = self.lines.borrow_mut();
+        // Of one thread all are there, each in its place.
+        let place = usize::try_from(publisher)
+            .ok()
+            .filter(|place| lines.get(*place).is_some_and(|line| line.publisher == publisher));
+        let place = place.or_else(|| lines.binary_search_by_key(&publisher, |line| line.publisher).ok());
+        if let Some(line) = place.and_then(|place| lines.get_mut(place)) {
             line.begun += 1;
             self.last_ns.set(now_ns);
         }
@@ -168,10 +175,10 @@ impl Offer {
         outcome.sending_seconds = Some(scheduled.max(since_opened(self.last_ns.get())));
         let closes_ns = self.elapsed_ns(self.closes_ns.get());
         let mut left = unsent;
-        for (number, line) in (0..).zip(self.lines.borrow().iter()) {
+        for line in self.lines.borrow().iter() {
             let missing = line.due_before(closes_ns).saturating_sub(line.begun).min(left);
             left -= missing;
-            let behind = Behind { line, missing, elapsed_ns: self.elapsed_ns(now_ns), weight: weight(number) };
+            let behind = Behind { line, missing, elapsed_ns: self.elapsed_ns(now_ns), weight: weight(line.publisher) };
             self.record(&behind, outcome);
         }
     }
@@ -215,7 +222,8 @@ mod tests {
     fn offer(change: impl FnOnce(&mut Experiment)) -> Offer {
         let mut experiment = Experiment { rate: Some(1_000.0), publishers: 4, ..Experiment::default() };
         change(&mut experiment);
-        let offer = Offer::new(&experiment);
+        let numbers: Vec<u32> = (0..experiment.publishers).collect();
+        let offer = Offer::new(&experiment, &numbers);
         offer.start(SECOND);
         offer
     }

@@ -71,7 +71,9 @@ impl Publisher {
     ) -> std::io::Result<Self> {
         let experiment = &stage.experiment;
         let publishers = u64::from(experiment.publishers);
-        let left = share(experiment, number);
+        // Beyond its last number a message would be taken for one of another publisher.
+        let numbers = if experiment.operation == Operation::Deliver { stage.stamp.numbers() } else { u32::MAX };
+        let left = share(experiment, number).min(u64::from(numbers));
         if left == 0 {
             stage.finished.set(stage.finished.get() + 1);
         }
@@ -205,7 +207,7 @@ impl Publisher {
             Operation::Get => Request::Get { topic },
             Operation::Deliver | Operation::Put | Operation::Post | Operation::Connect | Operation::Hold => {
                 if is_stamped(experiment) {
-                    stamp::write(&mut self.payload, self.number, number);
+                    self.stage.stamp.write(&mut self.payload, self.number, number);
                 }
                 Request::Publish { topic, payload: &self.payload }
             }

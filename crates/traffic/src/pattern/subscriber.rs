@@ -16,15 +16,16 @@ use crate::driver::{Answer, Driver, DriverError, Request, Role, Sink};
 pub(crate) struct Subscriber {
     stage: Rc<Stage>,
     client: Shared,
+    number: u32,
+    /// Where it is among those of its thread.
     place: usize,
     heard: bool,
     confirmed: Option<Result<(), String>>,
 }
 
 impl Subscriber {
-    pub(crate) fn new(stage: &Rc<Stage>, client: Shared, number: u32) -> Self {
-        let place = usize::try_from(number).unwrap_or_default();
-        Self { stage: Rc::clone(stage), client, place, heard: false, confirmed: None }
+    pub(crate) fn new(stage: &Rc<Stage>, client: Shared, number: u32, place: usize) -> Self {
+        Self { stage: Rc::clone(stage), client, number, place, heard: false, confirmed: None }
     }
 
     /// Subscribes; returns when that is confirmed.
@@ -46,15 +47,14 @@ impl Subscriber {
 
     /// Receives until it is aborted, or the connection ends; where clients leave and come back, with its next ones.
     pub(crate) async fn receive(mut self, driver: Rc<dyn Driver>, topic: String) {
-        let (stage, place) = (Rc::clone(&self.stage), self.place);
+        let (stage, number, place) = (Rc::clone(&self.stage), self.number, self.place);
         loop {
             let mut how = tokio::select! {
                 biased;
                 how = stage.comings.told(place) => how,
-                error = self.connected() => return stage.disconnected(format!("subscriber {place}"), &error.to_string()),
+                error = self.connected() => return stage.disconnected(format!("subscriber {number}"), &error.to_string()),
             };
             let left = Instant::now();
-            let number = u32::try_from(place).unwrap_or(u32::MAX);
             loop {
                 stage.comings.reconnect(&*driver, Role::Subscriber, number, &self.client, how).await;
                 match timeout(CONNECT_MAX, self.follow(&topic)).await {

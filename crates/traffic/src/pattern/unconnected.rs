@@ -16,9 +16,8 @@ pub(super) fn unconnected(stage: &Stage, began_ns: u64, error: PatternError) -> 
     let experiment = &stage.experiment;
     let is_of_link = match &error {
         PatternError::Driver(DriverError::Connection(_)) | PatternError::Silence(_) => may_break(experiment),
-        PatternError::Driver(_) | PatternError::Experiment(_) | PatternError::Timer(_) | PatternError::Closed(_) => {
-            false
-        }
+        PatternError::Driver(_) | PatternError::Experiment(_) | PatternError::Timer(_) => false,
+        PatternError::Thread(_) | PatternError::Closed(_) => false,
     };
     let Some(due) = due(experiment).filter(|_| is_of_link) else { return Err(error) };
     let waited_ns = stage.now_ns().saturating_sub(began_ns).max(1);
@@ -50,12 +49,13 @@ fn due(experiment: &Experiment) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::Member;
 
     fn outcome(change: impl FnOnce(&mut Experiment)) -> Result<Outcome, PatternError> {
         let mut experiment = Experiment { link: "loss=50%".to_owned(), count: Some(100), ..Experiment::default() };
         change(&mut experiment);
         let error = PatternError::Driver(DriverError::Connection("no connection within 90s".to_owned()));
-        unconnected(&Stage::new(&experiment, false), 0, error)
+        unconnected(&Stage::new(&experiment, false, &Member::alone()), 0, error)
     }
 
     #[test]

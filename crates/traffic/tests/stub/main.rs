@@ -5,6 +5,7 @@
 mod broker;
 mod comings;
 mod ramp;
+mod threads;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

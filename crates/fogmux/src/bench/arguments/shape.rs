@@ -69,6 +69,9 @@ pub(crate) struct Shape {
     /// Number of subscribers
     #[arg(long, default_value_t = 1)]
     pub(crate) subs: u32,
+    /// Threads of the generator, among which topics are divided
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: u32,
     /// Number of topics
     #[arg(long, default_value_t = 1)]
     pub(crate) topics: u32,
@@ -146,6 +149,7 @@ impl Shape {
             payload_bytes: self.size,
             publishers: self.pubs,
             subscribers: self.subs,
+            threads: self.threads,
             topics: self.topics,
             topic: self.topic.clone(),
             window: self.window,

@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 72] = [
+const PUBLIC: [&str; 73] = [
     "agent",
     "agent-key",
     "all",
@@ -72,6 +72,7 @@ const PUBLIC: [&str; 72] = [
     "storm",
     "subs",
     "table",
+    "threads",
     "to",
     "topic",
     "topics",
