@@ -183,7 +183,7 @@ fn figure(out: &mut String, number: usize, plots: &Plots) {
     out.push_str("</section>\n");
 }
 
-fn draw(out: &mut String, panel: &Svg) {
+pub(crate) fn draw(out: &mut String, panel: &Svg) {
     let _ = writeln!(out, "<figure>{}</figure>", panel.inline());
 }
 

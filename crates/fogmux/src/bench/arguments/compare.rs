@@ -57,6 +57,12 @@ pub(crate) struct Compare {
     /// Print as Markdown
     #[arg(long)]
     pub(crate) markdown: bool,
+    /// Print as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+    /// Write compare.html, with ratios and effect sizes, compare.md and the plots into DIR
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Compare the experiments that are in both, whatever else is in one of them
     #[arg(long)]
     pub(crate) common: bool,

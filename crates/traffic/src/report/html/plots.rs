@@ -153,7 +153,17 @@ fn bars(summaries: &[Summary<'_>], varying: &Varying, figure: Figure) -> Vec<Svg
         };
         let groups = groups(&runs, varying, &inner, bar);
         let description = described(meaning.title, &panel.name);
-        Some(Bars { head: head(&panel.name, meaning.title), description, axis, groups, legend: Vec::new() }.draw())
+        Some(
+            Bars {
+                head: head(&panel.name, meaning.title),
+                description,
+                axis,
+                groups,
+                legend: Vec::new(),
+                middle: None,
+            }
+            .draw(),
+        )
     };
     panels_of(summaries, varying, &inner).into_iter().filter_map(draw).collect()
 }
@@ -218,7 +228,7 @@ fn layers(summaries: &[Summary<'_>], varying: &Varying) -> Vec<Svg> {
         let legend = legend.map(|(_, (class, name))| (format!("bar {class}"), name.to_owned())).collect();
         let axis = Axis::linear("bytes a message", Unit::ExactBytes, highest);
         let description = described("bytes of a message by layer", &panel.name);
-        let bars = Bars { head: head(&panel.name, "by layer"), description, axis, groups, legend };
+        let bars = Bars { head: head(&panel.name, "by layer"), description, axis, groups, legend, middle: None };
         (highest > 0.0).then(|| bars.draw())
     };
     panels_of(summaries, varying, &inner).into_iter().filter_map(draw).collect()
