@@ -21,6 +21,7 @@ use escape::escape;
 use plots::Plots;
 use svg::Svg;
 
+use super::best;
 use super::label::{self, Varying};
 use super::number::{duration, moment};
 use super::slices;
@@ -44,6 +45,7 @@ pub fn document(report: &Report, summaries: &[Summary<'_>]) -> String {
         paper::write(&mut body, result);
     }
     results(&mut body, summaries);
+    best_doors(&mut body, summaries);
     ramps(&mut body, summaries);
     for (index, plots) in plots::all(summaries, &varying).iter().enumerate() {
         figure(&mut body, index + 1, plots);
@@ -138,6 +140,18 @@ fn results(out: &mut String, summaries: &[Summary<'_>]) {
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div></section>\n");
+}
+
+fn best_doors(out: &mut String, summaries: &[Summary<'_>]) {
+    let all = best::best(summaries);
+    if all.is_empty() {
+        return;
+    }
+    let (head, rows) = best::table(&all);
+    let caption = escape(best::CAPTION);
+    let _ = write!(out, "<section class=\"wide\" id=\"best\"><h2>Best doors</h2><p class=\"caption\">{caption}</p>");
+    grid(out, &head, &rows);
+    out.push_str("</section>\n");
 }
 
 fn ramps(out: &mut String, summaries: &[Summary<'_>]) {
