@@ -132,6 +132,8 @@ fn print_results(report: &outcome::Report, figures: &[Figure]) {
     let summaries = report::summaries(&report.runs);
     let layout = Layout { width: columns(std::io::stdout()), figures };
     println!("{}", report::terminal::results(&summaries, layout));
+    print!("{}", report::best::terminal(&summaries, layout.width));
+    print!("{}", report::slices::terminal(&summaries, layout.width));
     print!("{}", report::terminal::warnings(&summaries));
 }
 

@@ -5,6 +5,7 @@ mod alone;
 mod error;
 mod network;
 mod serving;
+mod threads;
 mod watcher;
 
 use std::collections::BTreeMap;
@@ -16,9 +17,9 @@ pub use self::alone::serve as serve_repetition;
 pub use self::error::ConductorError;
 use self::network::Network;
 use self::serving::Serving;
+use self::threads::{Threads, Work};
 pub use self::watcher::Watcher;
 use crate::agent::Remote;
-use crate::driver;
 use crate::experiment::{Door, Experiment, Operation};
 use crate::link::{Capture, Conditions, Laid};
 use crate::measure::environment::Environment;
@@ -28,7 +29,7 @@ use crate::measure::process::ProcessProbe;
 use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, Run};
 use crate::paper::frames::{Frames, Inside};
-use crate::pattern::{self, Bench, Recording, Since};
+use crate::pattern::{self, Bench, Live, Member, Recording, Since};
 use crate::repetition::{self, Repetitions, Void};
 use crate::target::{Access, Apart, Gateway, Home, TargetError};
 
@@ -310,13 +311,15 @@ impl Conductor {
     ) -> Result<Outcome, ConductorError> {
         publishers.key_log.clone_from(&self.key_log);
         subscribers.key_log.clone_from(&self.key_log);
-        let writer: Rc<dyn driver::Driver> = driver::open(experiment.door, experiment, &publishers)?.into();
-        let reader = match experiment.reader_door() {
-            door if door == experiment.door => Rc::clone(&writer),
-            door => driver::open(door, experiment, &subscribers)?.into(),
-        };
+        let conflates = matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp);
+        let is_watched = self.watcher.is_some();
+        let work = Work { experiment: experiment.clone(), publishers, subscribers, conflates, is_watched };
+        let (writer, reader) = work.drivers()?;
         let laid = self.network.laid();
         let _inside = laid.map(Laid::enter_client).transpose()?;
+        let member = Member::first(experiment.threads);
+        // They are in the same network as this one, from their first instruction on.
+        let threads = Threads::start(&work, &member)?;
         let mut bench = Bench {
             publishers: writer,
             subscribers: reader,
@@ -324,15 +327,33 @@ impl Conductor {
             generator: ProcessProbe::own(),
             wire: laid.map(Laid::counter),
             record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
-            conflates: matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp),
+            conflates,
             since: Rc::clone(since),
-            live: self.watcher.as_ref().map(|watcher| watcher.live(experiment, number)),
+            live: self.live(experiment, number, &member),
+            member: member.clone(),
         };
         let most =
             Duration::from_secs_f64(experiment.seconds + experiment.warm_up_seconds + 2.0 * experiment.drain_seconds)
                 + if is_lossy(experiment) { GRACE_LOSSY } else { GRACE };
-        let done = tokio::time::timeout(most, pattern::run(experiment, &mut bench)).await;
-        Ok(done.map_err(|_| ConductorError::Hanging(most))??)
+        let done = async {
+            let mut outcome = tokio::select! {
+                done = pattern::run(experiment, &mut bench) => done?,
+                why = member.failed() => return Err(why),
+            };
+            threads.join(&mut outcome).await?;
+            Ok(outcome)
+        };
+        Ok(tokio::time::timeout(most, done).await.map_err(|_| ConductorError::Hanging(most))??)
+    }
+
+    /// Who takes samples of all threads, if anybody watches.
+    fn live(&self, experiment: &Experiment, number: u32, member: &Member) -> Option<Live> {
+        let live = self.watcher.as_ref()?.live(experiment, number);
+        if experiment.threads == 1 {
+            return Some(live);
+        }
+        let member = member.clone();
+        Some(Rc::new(move |sample| live(&member.sum(sample))))
     }
 
     /// Lays the network that the experiment asks for, where we may.

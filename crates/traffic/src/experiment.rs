@@ -237,6 +237,8 @@ pub struct Experiment {
     pub publishers: u32,
     /// Subscribers.
     pub subscribers: u32,
+    /// Threads of the generator, among which topics are divided, with their publishers and subscribers.
+    pub threads: u32,
     /// Topics: publisher i sends to topic i mod topics, subscriber j follows j mod topics.
     pub topics: u32,
     /// Their names; `{}` stands for the number.
@@ -247,6 +249,8 @@ pub struct Experiment {
     pub in_flight: u32,
     /// Operations a second of all publishers together, at intended times; none: as fast as the windows let.
     pub rate: Option<f64>,
+    /// The rate at the end, if it rises or falls from `rate` through the measured time, in a straight line; none: it stays.
+    pub rate_to: Option<f64>,
     /// How operations that come at a rate are spread over time.
     pub arrivals: Arrivals,
     /// The pause of each client from an answer to its next operation, in seconds; one operation is under way then.
@@ -267,6 +271,10 @@ pub struct Experiment {
     pub retain: bool,
     /// The network between the two ends: `loopback`, `lossless`, a preset, or conditions as `loss=5%,delay=20ms`.
     pub link: String,
+    /// The share of subscribers (of `Hold`: of connections) that leave in good order a second, and come back at once.
+    pub churn: Option<f64>,
+    /// When all of them break off at once and come back as fast as they can, in seconds since the measurement began.
+    pub storm_seconds: Option<f64>,
     /// The seed of all random choices.
     pub seed: u64,
     /// The use of the messages of `Connect`.
@@ -293,11 +301,13 @@ impl Default for Experiment {
             payload_bytes: 64,
             publishers: 1,
             subscribers: 1,
+            threads: 1,
             topics: 1,
             topic: "bench/{}".to_owned(),
             window: 100,
             in_flight: 0,
             rate: None,
+            rate_to: None,
             arrivals: Arrivals::Even,
             gap_seconds: None,
             clock: Clock::Connected,
@@ -308,6 +318,8 @@ impl Default for Experiment {
             drain_seconds: 3.0,
             retain: false,
             link: "loopback".to_owned(),
+            churn: None,
+            storm_seconds: None,
             seed: 1,
             visit: Visit::Publish,
             followers: 0,
@@ -331,6 +343,19 @@ impl Experiment {
             Operation::Deliver | Operation::Connect | Operation::Hold => {}
         }
         self
+    }
+
+    /// Whether there is time before the measurement: none with a count, nor where making connections is the operation.
+    #[must_use]
+    pub fn has_warm_up(&self) -> bool {
+        let connects = matches!(self.operation, Operation::Connect | Operation::Hold);
+        self.count.is_none() && !connects && self.warm_up_seconds > 0.0
+    }
+
+    /// The mean rate of the measured time, where there is one.
+    #[must_use]
+    pub fn mean_rate(&self) -> Option<f64> {
+        self.rate.map(|rate| self.rate_to.map_or(rate, |to| f64::midpoint(rate, to)))
     }
 
     /// In a few words, for a line of a table.

@@ -2,11 +2,17 @@
 //!
 //! It defines the JSON that `fogmux bench` writes, documented in `docs/benchmarks.md`. Keys are only ever added.
 
+mod comings;
+mod merge;
+mod slice;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+pub use self::comings::{Comings, Storm};
+pub use self::slice::Slice;
 use crate::experiment::Experiment;
 use crate::measure::environment::Environment;
 use crate::measure::latency::Latency;
@@ -127,6 +133,12 @@ pub struct Outcome {
     pub connect: Latency,
     /// Done operations (deliveries, else answers) in each tenth of a second since the first.
     pub per_tenth: Vec<u64>,
+    /// Clients that left and came back, where they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comings: Option<Comings>,
+    /// Tenths of the measured time, where the rate changes in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<Slice>,
     /// Steady state: after connecting, before closing.
     pub bytes: Bytes,
     /// The same for connecting, of all connections together.
@@ -157,12 +169,15 @@ pub struct Outcome {
 /// The share of offered operations that may be sent after the time, as those of its last milliseconds may be.
 const BEHIND_MAX: f64 = 0.01;
 
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+fn is_more(behind: u64, offered: u64) -> bool {
+    behind as f64 > BEHIND_MAX * offered as f64
+}
+
 impl Outcome {
     /// Whether operations came faster than they could be sent.
     #[must_use]
     pub fn fell_behind(&self) -> bool {
-        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-        let is_more = |count: u64, offered: u64| count as f64 > BEHIND_MAX * offered as f64;
         let behind = self.behind.zip(self.offered).is_some_and(|(behind, offered)| is_more(behind, offered));
         behind || self.unsent.is_some_and(|unsent| unsent > 0)
     }

@@ -1,15 +1,18 @@
 //! Traffic patterns: publishers and subscribers, requests, repeated connections, idle connections.
 //!
-//! One repetition of an [`Experiment`] is one call of [`run`], on one thread: every client is a task of a
+//! One repetition of an [`Experiment`] is one call of [`run`] on each thread, mostly on one: every client is a task of a
 //! `tokio::runtime::LocalRuntime`, except that a crew serves all clients that only send requests. All clients share one
 //! stage, which counts operations that may be sent and messages that have arrived. An operation is due at its time
 //! whether or not the previous one was answered, and its latency counts from then, so that a pause of the gateway shows
 //! in full (no coordinated omission).
 
 mod alarm;
+mod comings;
+mod company;
 mod connect;
 mod connections;
 mod content;
+mod course;
 mod crew;
 mod deliver;
 mod hold;
@@ -20,6 +23,7 @@ mod pacer;
 mod pause;
 mod publisher;
 mod schedule;
+mod slices;
 mod stage;
 mod stamp;
 mod subscriber;
@@ -30,8 +34,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+pub use company::Member;
 pub use live::{Live, Sample};
-pub(crate) use stamp::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
+pub(crate) use stage::is_stamped;
+pub(crate) use stamp::{PUBLISHERS_MAX, STAMP_BYTES, Stamp};
 
 use crate::driver::{Driver, DriverError};
 use crate::experiment::{Experiment, ExperimentError, Operation};
@@ -74,6 +80,8 @@ pub struct Bench<'a> {
     pub since: Since,
     /// Takes samples, if anybody watches.
     pub live: Option<Live>,
+    /// Which of the threads this is.
+    pub member: Member,
 }
 
 impl Bench<'_> {
@@ -130,6 +138,9 @@ pub enum PatternError {
     /// The experiment cannot be done.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    /// A thread of the generator could not be started, or did not come to its end.
+    #[error("a thread of the generator: {0}")]
+    Thread(String),
     /// There is no timer for operations at a rate.
     #[error("no timer: {0}")]
     Timer(String),

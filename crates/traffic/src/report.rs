@@ -3,6 +3,7 @@
 //! The JSON keeps all that was counted; every other format shows [`Summary`]s, which are computed once from it. So any
 //! report can be rendered again, later and elsewhere, by a version that knows better plots.
 
+pub mod best;
 pub mod command;
 pub mod compare;
 pub mod csv;
@@ -17,6 +18,7 @@ pub mod markdown;
 pub mod number;
 pub mod paper;
 pub mod progress;
+pub mod slices;
 pub mod summary;
 mod table;
 pub mod terminal;

@@ -28,15 +28,37 @@ pub(super) fn run(arguments: &Compare) -> Result<(), Failure> {
         None => both_sides(&before.runs)?,
     };
     let shown = shown(arguments.all);
-    match arguments.markdown {
-        true => print!("{}", comparison.markdown(shown)),
-        false => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
+    match (arguments.json, arguments.markdown) {
+        (true, _) => println!("{}", serde_json::to_string(&comparison).unwrap_or_default()),
+        (false, true) => print!("{}", comparison.markdown(shown)),
+        (false, false) => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
+    }
+    if let Some(directory) = &arguments.out {
+        let names = match &arguments.after {
+            Some(after) => [arguments.before.display().to_string(), after.display().to_string()],
+            None => targets(&before.runs),
+        };
+        render(&comparison, directory, &names)?;
     }
     if arguments.common {
         comparison.only_before.clear();
         comparison.only_after.clear();
     }
     conclude(&comparison)
+}
+
+/// The names of the sides of a pair.
+fn targets(runs: &[Run]) -> [String; 2] {
+    let mut targets = runs.iter().map(|run| run.target.clone());
+    std::array::from_fn(|_| targets.next().unwrap_or_default())
+}
+
+/// Writes the page of a comparison.
+fn render(comparison: &Comparison, directory: &Path, sides: &[String; 2]) -> Result<(), Failure> {
+    let written = comparison.render(directory, sides.each_ref().map(String::as_str));
+    let written = written.map_err(|error| Failure::io(directory.display(), &error))?;
+    written.iter().for_each(|file| eprintln!("{}", file.display()));
+    Ok(())
 }
 
 fn both_sides(runs: &[Run]) -> Result<Comparison, Failure> {
@@ -121,7 +143,8 @@ fn print(arguments: &Pair, comparison: &Comparison, report: &outcome::Report) ->
         print!("{}", comparison.terminal(shown(arguments.all), columns(std::io::stdout())));
     }
     let Some(directory) = &arguments.output.out else { return Ok(()) };
-    super::write(report, directory).map_err(|error| Failure::io(directory.display(), &error))
+    super::write(report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
+    render(comparison, directory, &targets(&report.runs))
 }
 
 /// A program, and what it is to do.

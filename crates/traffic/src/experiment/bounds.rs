@@ -3,7 +3,7 @@
 
 use super::{Arrivals, Clock, CoapToken, Credential, Experiment, ExperimentError, Operation, Rules};
 use crate::link::Conditions;
-use crate::pattern::{NUMBERS_MAX, PUBLISHERS_MAX, STAMP_BYTES};
+use crate::pattern::{PUBLISHERS_MAX, STAMP_BYTES, Stamp, is_stamped};
 
 /// A week. Longer measurements are several.
 const SECONDS_MAX: f64 = 604_800.0;
@@ -11,8 +11,12 @@ const SECONDS_MAX: f64 = 604_800.0;
 const RATE_MAX: f64 = 10_000_000.0;
 /// One in eleven days, which is longer than [`SECONDS_MAX`].
 const RATE_MIN: f64 = 0.000_001;
+/// Each client leaves so many times a second.
+const CHURN_MAX: f64 = 100.0;
 /// The most bytes of an MQTT packet (MQTT §2.1.4), the largest of all doors.
 const PAYLOAD_BYTES_MAX: usize = 268_435_455;
+/// Threads: more than most machines have cores.
+const THREADS_MAX: u32 = 256;
 /// Clients and topics: more than one host has ports for.
 const CLIENTS_MAX: u32 = 1_000_000;
 
@@ -27,6 +31,8 @@ impl Experiment {
         self.check_topics()?;
         self.check_schedule()?;
         self.check_server()?;
+        self.check_comings()?;
+        self.check_threads()?;
         self.link.parse::<Conditions>().map(drop).map_err(|error| ExperimentError::Contradiction(error.to_string()))
     }
 
@@ -47,12 +53,12 @@ impl Experiment {
         if let Some(gap) = self.gap_seconds.filter(|gap| !(*gap > 0.0 && *gap <= SECONDS_MAX)) {
             return Err(bounds("gap_seconds", gap, format!("seconds above 0, up to {SECONDS_MAX}, a week")));
         }
-        match self.rate {
-            Some(rate) if !(RATE_MIN..=RATE_MAX).contains(&rate) => {
-                Err(bounds("rate", rate, format!("operations a second from {RATE_MIN} to {RATE_MAX}")))
+        for (key, rate) in [("rate", self.rate), ("rate_to", self.rate_to)] {
+            if let Some(rate) = rate.filter(|rate| !(RATE_MIN..=RATE_MAX).contains(rate)) {
+                return Err(bounds(key, rate, format!("operations a second from {RATE_MIN} to {RATE_MAX}")));
             }
-            Some(_) | None => Ok(()),
         }
+        Ok(())
     }
 
     fn check_counts(&self) -> Result<(), ExperimentError> {
@@ -62,6 +68,7 @@ impl Experiment {
             ("subscribers", self.subscribers, 0, CLIENTS_MAX),
             ("followers", self.followers, 0, CLIENTS_MAX),
             ("topics", self.topics, 1, CLIENTS_MAX),
+            ("threads", self.threads, 1, THREADS_MAX),
         ];
         for (key, value, least, most) in counts {
             if !(least..=most).contains(&value) {
@@ -71,7 +78,7 @@ impl Experiment {
         if self.payload_bytes > PAYLOAD_BYTES_MAX {
             return Err(bounds("payload_bytes", self.payload_bytes, format!("up to {PAYLOAD_BYTES_MAX}")));
         }
-        let most = u64::from(NUMBERS_MAX).saturating_mul(u64::from(self.publishers));
+        let most = u64::from(Stamp::of(self.publishers).numbers()).saturating_mul(u64::from(self.publishers));
         match self.count {
             Some(count) if !(1..=most).contains(&count) => Err(bounds("count", count, format!("1 to {most}"))),
             Some(_) | None => Ok(()),
@@ -85,6 +92,9 @@ impl Experiment {
         }
         if self.arrivals != Arrivals::Even && self.rate.is_none() {
             return contradiction("arrivals are those of a rate: without one operations follow the answers");
+        }
+        if self.rate_to.is_some() && (self.rate.is_none() || self.count.is_some()) {
+            return contradiction("a ramp goes from one rate to another through the measured time: no count ends it");
         }
         let from_connecting = self.clock == Clock::Connecting;
         if from_connecting && self.count.is_none() && self.warm_up_seconds > 0.0 {
@@ -107,6 +117,61 @@ impl Experiment {
         }
         if self.rules == Rules::ByIdentity && self.credential == Credential::Anonymous {
             return contradiction("rules for an identity are for clients that have one");
+        }
+        Ok(())
+    }
+
+    fn check_threads(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: String| Err(ExperimentError::Contradiction(why));
+        let threads = self.threads;
+        if threads == 1 {
+            return Ok(());
+        }
+        if self.operation == Operation::Connect {
+            return contradiction("connect has one thread: its visitors take from one count".to_owned());
+        }
+        if self.operation == Operation::Deliver && self.subscribers > 0 && self.topics < threads {
+            return contradiction(format!(
+                "{threads} threads need a topic each: a message is counted where it was sent"
+            ));
+        }
+        if self.publishers < threads {
+            return contradiction(format!(
+                "{threads} threads need a publisher each, and there are {}",
+                self.publishers
+            ));
+        }
+        if self.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy()) {
+            return contradiction("a link that loses frames needs one thread only: it is slower than that".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Of clients that leave and come back.
+    fn check_comings(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: &str| Err(ExperimentError::Contradiction(why.to_owned()));
+        if let Some(churn) = self.churn.filter(|churn| !(*churn > 0.0 && *churn <= CHURN_MAX)) {
+            return Err(bounds("churn", churn, format!("a share a second above 0, up to {CHURN_MAX}")));
+        }
+        if let Some(storm) = self.storm_seconds.filter(|storm| !(0.0..self.seconds).contains(storm)) {
+            return Err(bounds("storm_seconds", storm, format!("seconds from 0, less than {}", self.seconds)));
+        }
+        if self.churn.is_none() && self.storm_seconds.is_none() {
+            return Ok(());
+        }
+        let clients = match self.operation {
+            Operation::Deliver => self.subscribers,
+            Operation::Hold => self.publishers,
+            Operation::Get | Operation::Put | Operation::Post | Operation::Connect => 0,
+        };
+        if clients == 0 {
+            return contradiction("those who leave and come back are the subscribers of deliver, or what hold holds");
+        }
+        if self.in_flight > 0 {
+            return contradiction("deliveries that clients miss while they are away never leave what is in flight");
+        }
+        if !is_stamped(self) {
+            return contradiction("clients that miss messages need payloads with a stamp, of 7 bytes or more");
         }
         Ok(())
     }
@@ -184,8 +249,10 @@ mod tests {
 
     #[test]
     fn counts_have_both_ends() {
-        assert!(refused(|experiment| experiment.publishers = 0).contains("1 to 4096"));
-        assert!(refused(|experiment| experiment.publishers = 5_000).contains("1 to 4096"));
+        assert!(refused(|experiment| experiment.publishers = 0).contains("1 to 1048576"));
+        assert!(refused(|experiment| experiment.publishers = 2_000_000).contains("1 to 1048576"));
+        let many = Experiment { publishers: 5_000, ..Experiment::default() };
+        assert_eq!(many.check(), Ok(()));
         assert!(refused(|experiment| experiment.topics = 0).starts_with("topics is 0"));
         assert!(refused(|experiment| experiment.count = Some(0)).starts_with("count is 0"));
         assert!(refused(|experiment| experiment.count = Some(u64::MAX)).starts_with("count is "));
@@ -215,6 +282,26 @@ mod tests {
         assert!(refused(both).contains("only one of them"));
         assert!(refused(|experiment| experiment.gap_seconds = Some(f64::NAN)).starts_with("gap_seconds is "));
         assert!(refused(|experiment| experiment.arrivals = Arrivals::Poisson).contains("those of a rate"));
+        assert!(refused(|experiment| experiment.rate_to = Some(5.0)).contains("from one rate to another"));
+        let counted = |experiment: &mut Experiment| {
+            (experiment.rate, experiment.rate_to, experiment.count) = (Some(1.0), Some(5.0), Some(10));
+        };
+        assert!(refused(counted).contains("no count ends it"));
+        assert!(refused(|experiment| experiment.churn = Some(0.0)).starts_with("churn is "));
+        assert!(refused(|experiment| experiment.churn = Some(f64::NAN)).starts_with("churn is "));
+        assert!(refused(|experiment| experiment.storm_seconds = Some(5.0)).contains("less than 5"));
+        let alone = |experiment: &mut Experiment| (experiment.churn, experiment.subscribers) = (Some(0.1), 0);
+        assert!(refused(alone).contains("subscribers of deliver"));
+        let bounded = |experiment: &mut Experiment| (experiment.churn, experiment.in_flight) = (Some(0.1), 5);
+        assert!(refused(bounded).contains("in flight"));
+        let threads = |experiment: &mut Experiment| (experiment.threads, experiment.publishers) = (2, 2);
+        assert!(refused(threads).contains("2 threads need a topic each"));
+        assert!(refused(|experiment| (experiment.threads, experiment.topics) = (2, 2)).contains("a publisher each"));
+        assert!(refused(|experiment| experiment.threads = 0).starts_with("threads is 0"));
+        let endless = |experiment: &mut Experiment| {
+            (experiment.rate, experiment.rate_to) = (Some(1.0), Some(f64::INFINITY));
+        };
+        assert!(refused(endless).starts_with("rate_to is "));
         assert!(refused(|experiment| experiment.clock = Clock::Connecting).contains("warm-up"));
         assert!(refused(|experiment| experiment.link = "loss=nan%".to_owned()).contains("loss=nan%"));
     }

@@ -6,6 +6,7 @@
 mod difference;
 mod discovery;
 mod distribution;
+mod effect;
 mod failures;
 mod paired;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::difference::{Difference, REPETITIONS_MIN};
 pub use self::discovery::false_discovery_rates;
+pub use self::effect::{dominance, magnitude};
 pub use self::failures::{FailureDifference, Failures};
 pub use self::paired::{Paired, ROUNDS_MIN, Round};
 

@@ -36,7 +36,7 @@ struct Visits {
 
 /// One repetition: `publishers` visitors, each of whom begins again when it is done, or due.
 pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
-    let stage = Rc::new(Stage::new(&as_heard(experiment), bench.conflates));
+    let stage = Rc::new(Stage::new(&as_heard(experiment), bench.conflates, &bench.member));
     let mut following = JoinSet::new();
     let followers = deliver::subscribe(&stage, bench, &mut following).await?;
     if experiment.visit == Visit::Get {
@@ -48,7 +48,6 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let (wire, carried) = (bench.wire(), followers.bytes());
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
-    stage.ledger.borrow_mut().begin(stage.now_ns());
     let visits = Rc::new(Visits::begin(experiment, &stage));
     let mut visitors = JoinSet::new();
     for number in 0..experiment.publishers {
@@ -80,7 +79,7 @@ fn as_heard(experiment: &Experiment) -> Experiment {
 
 /// Has something kept on every topic, for those who will ask.
 async fn keep(experiment: &Experiment, stage: &Stage, bench: &Bench<'_>) -> Result<(), PatternError> {
-    let keeper = Connections::open(&*bench.publishers, Role::Publisher, 1).await?;
+    let keeper = Connections::open(&*bench.publishers, Role::Publisher, 0..1).await?;
     for number in 0..experiment.topics {
         for client in &keeper.clients {
             deliver::keep(client, &stage.topic(number), experiment).await?;
@@ -94,8 +93,11 @@ impl Visits {
     fn begin(experiment: &Experiment, stage: &Rc<Stage>) -> Self {
         let began = Instant::now();
         let lasts = Duration::from_secs_f64(experiment.seconds);
-        stage.offer.start(stage.now_ns());
-        stage.offer.open(stage.now_ns(), nanoseconds(lasts));
+        // All of it begins at one time: what is due when the time is over is no part of it.
+        let now_ns = stage.now_ns();
+        stage.ledger.borrow_mut().begin(now_ns);
+        stage.offer.start(now_ns);
+        stage.offer.open(now_ns, nanoseconds(lasts));
         Self {
             experiment: experiment.clone(),
             stage: Rc::clone(stage),
@@ -140,6 +142,7 @@ impl Visits {
             disconnects: heard.disconnects,
             delivery: heard.delivery,
             per_tenth: heard.per_tenth,
+            slices: heard.slices,
             ..self.counted.take()
         }
     }
@@ -150,7 +153,16 @@ impl Visits {
         self.left.get() == 0 || Instant::now() >= self.end + more
     }
 
-    fn failed(&self, why: String) {
+    fn succeeded(&self, due_ns: u64) {
+        self.counted.borrow_mut().acknowledged += 1;
+        let latency_ns = self.stage.now_ns().saturating_sub(due_ns).max(1);
+        // Followers have latencies of their own.
+        let latency_ns = (self.experiment.followers == 0).then_some(latency_ns);
+        self.stage.ledger.borrow_mut().slices().acknowledged(due_ns, latency_ns);
+    }
+
+    fn failed(&self, due_ns: u64, why: String) {
+        self.stage.ledger.borrow_mut().slices().failed(due_ns);
         let mut counted = self.counted.borrow_mut();
         counted.errors += 1;
         counted.first_error.get_or_insert(why);
@@ -170,14 +182,16 @@ async fn come_and_go(visits: Rc<Visits>, driver: Rc<dyn Driver>, number: u32, mu
                 return;
             }
             pacer.advance();
-            visits.stage.offer.begin(number, visits.stage.now_ns());
+            let now_ns = visits.stage.now_ns();
+            visits.stage.offer.begin(number, now_ns);
+            visits.stage.ledger.borrow_mut().begun(due_ns, now_ns);
         }
         visits.left.set(visits.left.get() - 1);
         visits.counted.borrow_mut().sent += 1;
         match timeout_at(Instant::now() + VISIT_MAX, visit(&visits, &*driver, number, due_ns)).await {
-            Ok(Ok(())) => visits.counted.borrow_mut().acknowledged += 1,
-            Ok(Err(error)) => visits.failed(error.to_string()),
-            Err(_) => visits.failed(format!("a visit took longer than {VISIT_MAX:?}")),
+            Ok(Ok(())) => visits.succeeded(due_ns),
+            Ok(Err(error)) => visits.failed(due_ns, error.to_string()),
+            Err(_) => visits.failed(due_ns, format!("a visit took longer than {VISIT_MAX:?}")),
         }
         if let Some(gap) = visits.experiment.gap_seconds {
             sleep_until(visits.end.min(Instant::now() + Duration::from_secs_f64(gap))).await;
@@ -306,7 +320,7 @@ impl<'a> Burst<'a> {
             Visit::Publish => {
                 let number = stage.ledger.borrow_mut().send(self.lane, stage.now_ns());
                 if is_stamped(&stage.experiment) {
-                    stamp::write(&mut self.payload, self.number, number);
+                    stage.stamp.write(&mut self.payload, self.number, number);
                 }
                 client.submit(Request::Publish { topic: &self.topic, payload: &self.payload }, tag)?;
             }

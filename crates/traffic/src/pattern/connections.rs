@@ -15,7 +15,7 @@ use crate::outcome::Bytes;
 /// A handshake under heavy loss takes most of a minute.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(90);
 /// In which a connection ends in good order.
-const CLOSE_MAX: Duration = Duration::from_secs(5);
+pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// A client that its task drives, and whose counters others read.
 pub(crate) type Shared = Rc<RefCell<Box<dyn Client>>>;
@@ -29,20 +29,29 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Connects clients 0 to `count`, in this order.
-    pub(crate) async fn open(driver: &dyn Driver, role: Role, count: u32) -> Result<Self, DriverError> {
+    /// Connects clients of these numbers, in this order.
+    pub(crate) async fn open(
+        driver: &dyn Driver,
+        role: Role,
+        numbers: impl IntoIterator<Item = u32>,
+    ) -> Result<Self, DriverError> {
         let mut all = Self::default();
         let connect = async |number| {
             let made = timeout(CONNECT_MAX, driver.connect(role, number)).await;
             made.unwrap_or_else(|_| Err(DriverError::Connection(format!("no connection within {CONNECT_MAX:?}"))))
         };
-        let mut made = std::pin::pin!(stream::iter(0..count).map(connect).buffered(CONNECTING_MAX));
+        let mut made = std::pin::pin!(stream::iter(numbers).map(connect).buffered(CONNECTING_MAX));
         while let Some(connected) = made.try_next().await? {
             all.took.record_ns(super::stage::nanoseconds(connected.took).max(1));
             all.cipher = connected.cipher;
             all.clients.push(Rc::new(RefCell::new(connected.client)));
         }
         Ok(all)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.clients.len()).unwrap_or(u32::MAX)
     }
 
     /// The bytes that all connections have carried so far.

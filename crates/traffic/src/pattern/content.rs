@@ -44,7 +44,7 @@ mod tests {
         let experiment = Experiment { payload_bytes: 20, ..Experiment::default() };
         let content = Content::of(&experiment);
         let mut sent = stamp::filler(20, experiment.seed);
-        stamp::write(&mut sent, 3, 77);
+        stamp::Stamp::of(4).write(&mut sent, 3, 77);
         assert!(content.is(&sent) && !content.is(&sent[..19]) && !content.is(&[&sent[..], b"?"].concat()));
         for at in 0..20 {
             let mut altered = sent.clone();

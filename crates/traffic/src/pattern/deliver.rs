@@ -1,6 +1,7 @@
 //! Messages from publishers to subscribers, and requests that nobody else hears of: the conductor of one repetition.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -10,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::comings::{Change, Departures};
 use super::connections::{CONNECT_MAX, Connections, Shared};
 use super::crew::Crew;
 use super::live::Ticker;
@@ -17,11 +19,12 @@ use super::publisher::Publisher;
 use super::stage::{Stage, may_break, nanoseconds};
 use super::subscriber::Subscriber;
 use super::unconnected::unconnected;
-use super::{Bench, Closed, PatternError, stamp};
+use super::{Bench, PatternError, stamp};
 use crate::driver::{Answer, DriverError, Request, Role, Sink};
 use crate::experiment::{Clock, Experiment, Operation};
+use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, ProcessUse};
 
 /// How long a subscription, or the first retained message, is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,18 +35,20 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// One repetition.
 pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
-    let stage = Rc::new(Stage::new(experiment, bench.conflates));
+    let stage = Rc::new(Stage::new(experiment, bench.conflates, &bench.member));
     let mut tasks = JoinSet::new();
     let wire = bench.wire();
     bench.start();
     let began_ns = stage.now_ns();
+    let numbers = bench.member.publishers(experiment);
     let connected = async {
         let readers = subscribe(&stage, bench, &mut tasks).await?;
-        let writers = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+        let writers = Connections::open(&*bench.publishers, Role::Publisher, numbers.iter().copied()).await?;
         Ok((readers, writers))
     };
     let (readers, mut writers) = match connected.await {
         Ok(connected) => connected,
+        Err(error) if bench.member.has_others() => return Err(error),
         Err(error) => {
             let mut outcome = unconnected(&stage, began_ns, error)?;
             outcome.connect_bytes.wire = bench.wire_since(wire);
@@ -51,10 +56,14 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
         }
     };
     if experiment.operation == Operation::Get {
-        for (number, client) in (0..experiment.topics).zip(&writers.clients) {
-            keep(client, &stage.topic(number), experiment).await?;
+        let mut kept = HashSet::new();
+        for (number, client) in numbers.iter().zip(&writers.clients) {
+            if kept.insert(number % experiment.topics) {
+                keep(client, &stage.topic(*number), experiment).await?;
+            }
         }
     }
+    bench.member.meet().await?;
     let mut connecting = Outcome { cipher: std::mem::take(&mut writers.cipher), ..Outcome::default() };
     connecting.connect = std::mem::take(&mut writers.took);
     connecting.connect.add(&readers.took);
@@ -64,8 +73,8 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
 
     let under_way = Rc::new(Cell::new(0));
     let mut crew = Crew::default();
-    for (number, client) in (0..).zip(&writers.clients) {
-        let publisher = Publisher::new(&stage, Rc::clone(client), number, &under_way);
+    for (number, client) in numbers.iter().zip(&writers.clients) {
+        let publisher = Publisher::new(&stage, Rc::clone(client), *number, &under_way);
         let publisher = publisher.map_err(|error| PatternError::Timer(error.to_string()))?;
         if experiment.operation == Operation::Deliver {
             // They take turns with subscribers.
@@ -78,6 +87,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     tasks.spawn_local(unconstrained(crew));
     let outcome = measure(&stage, bench, &writers, &readers, &under_way, began_ns).await?;
     tasks.shutdown().await;
+    bench.member.meet().await?;
     let wire = bench.wire();
     writers.close().await;
     readers.close().await;
@@ -100,17 +110,18 @@ pub(crate) async fn subscribe(
     if experiment.operation != Operation::Deliver {
         return Ok(Connections::default());
     }
-    let readers = Connections::open(&*bench.subscribers, Role::Subscriber, experiment.subscribers).await?;
+    let numbers = bench.member.subscribers(experiment);
+    let readers = Connections::open(&*bench.subscribers, Role::Subscriber, numbers.iter().copied()).await?;
     let mut following = JoinSet::new();
-    for (number, client) in (0..).zip(&readers.clients) {
-        let mut subscriber = Subscriber::new(stage, Rc::clone(client), number);
-        let topic = stage.topic(number);
-        following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| subscriber) });
+    for (place, (number, client)) in numbers.iter().zip(&readers.clients).enumerate() {
+        let mut subscriber = Subscriber::new(stage, Rc::clone(client), *number, place);
+        let topic = stage.topic(*number);
+        following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| (subscriber, topic)) });
     }
     let patience = patience(experiment);
     while let Some(followed) = timeout(patience, following.join_next()).await.map_err(|_| silence(patience))? {
-        let subscriber = followed.map_err(|error| DriverError::Connection(error.to_string()))??;
-        tasks.spawn_local(subscriber.receive());
+        let (subscriber, topic) = followed.map_err(|error| DriverError::Connection(error.to_string()))??;
+        tasks.spawn_local(subscriber.receive(Rc::clone(&bench.subscribers), topic));
     }
     Ok(readers)
 }
@@ -162,10 +173,12 @@ async fn measure(
     readers: &Connections,
     under_way: &Cell<u64>,
     began_ns: u64,
-) -> Result<Outcome, Closed> {
+) -> Result<Outcome, PatternError> {
     let experiment = &stage.experiment;
+    let member = bench.member.clone();
     let from_connecting = experiment.clock == Clock::Connecting;
-    stage.offer.start(if from_connecting { began_ns } else { stage.now_ns() });
+    let met_ns = member.meet().await?;
+    stage.offer.start(if from_connecting { began_ns } else { met_ns });
     if experiment.count.is_none() && experiment.warm_up_seconds > 0.0 {
         open(stage);
         stage.pass(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
@@ -176,7 +189,9 @@ async fn measure(
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
     let lasts = Duration::from_secs_f64(experiment.seconds);
-    let now_ns = if from_connecting { began_ns } else { stage.now_ns() };
+    // On one thread it is now; on several all begin when the last of them does.
+    let met_ns = member.meet().await?;
+    let now_ns = if from_connecting { began_ns } else { met_ns };
     let end = Instant::now() + lasts.saturating_sub(Duration::from_nanos(stage.now_ns() - now_ns));
     stage.ledger.borrow_mut().begin(now_ns);
     if !stage.open.get() {
@@ -185,12 +200,15 @@ async fn measure(
     }
     stage.offer.open(now_ns, nanoseconds(lasts));
     let mut ticker = Ticker::new(bench.live.as_ref());
+    let mut departures = Departures::new(experiment, readers.count());
     while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 && !stage.is_void() {
         tokio::select! {
             () = stage.changed.notified() => {}
             () = ticker.due() => ticker.sample(stage),
+            () = departures.due() => {}
             () = sleep_until(end) => break,
         }
+        note(stage, departures.look(&stage.comings, || used(bench)));
     }
     stage.check()?;
     let busy = thread.busy();
@@ -199,15 +217,32 @@ async fn measure(
     stage.open.set(false);
     drain(stage, under_way).await;
     stage.check()?;
+    member.meet().await?;
+    note(stage, departures.look_back(&stage.comings, || used(bench)));
     let mut outcome = stage.ledger.borrow_mut().finish();
     stage.offer.write(stage.now_ns(), |publisher| stage.weight(publisher), &mut outcome);
     bench.end(machine, &mut outcome);
     // Where the other end has closed every connection, it has set the pace.
     let lateness = stage.late();
     outcome.limited_by_generator = limit(busy, lateness.as_ref()).filter(|_| stage.publishers.get() > 0);
-    outcome.bytes = writers.bytes().plus(readers.bytes()).since(bytes);
+    outcome.bytes = writers.bytes().plus(readers.bytes()).plus(stage.comings.gone()).since(bytes);
     outcome.bytes.wire = bench.settled_wire_since(wire).await;
+    let meanwhile = stage.ledger.borrow().meanwhile();
+    departures.write(&stage.comings, meanwhile, &mut outcome);
     Ok(outcome)
+}
+
+fn used(bench: &Bench<'_>) -> Option<ProcessUse> {
+    bench.gateway.as_ref().map(GatewayProbe::read)
+}
+
+/// Counts messages of a storm from when all have left until all are back.
+fn note(stage: &Stage, change: Option<Change>) {
+    match change {
+        Some(Change::Storm) => stage.ledger.borrow_mut().storm(),
+        Some(Change::Calm) => stage.ledger.borrow_mut().calm(),
+        None => {}
+    }
 }
 
 fn open(stage: &Stage) {

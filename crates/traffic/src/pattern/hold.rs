@@ -6,13 +6,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
+use super::comings::{Comings, Departures};
 use super::connections::{Connections, Shared};
 use super::stage::may_break;
 use super::{Bench, Closed, PatternError};
-use crate::driver::{Answer, Role, Sink};
+use crate::driver::{Answer, Driver, Role, Sink};
 use crate::experiment::Experiment;
+use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
 use crate::outcome::Outcome;
 
@@ -24,12 +26,15 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
     let before = bench.gateway.as_ref().map(|gateway| gateway.read().resident_bytes);
+    let numbers = bench.member.publishers(experiment);
+    bench.member.meet().await?;
     let began = std::time::Instant::now();
-    let mut held = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+    let mut held = Connections::open(&*bench.publishers, Role::Publisher, numbers.iter().copied()).await?;
+    bench.member.meet().await?;
     let seconds = began.elapsed().as_secs_f64();
     let mut outcome = Outcome {
-        sent: u64::from(experiment.publishers),
-        acknowledged: u64::from(experiment.publishers),
+        sent: u64::from(held.count()),
+        acknowledged: u64::from(held.count()),
         seconds,
         connect: std::mem::take(&mut held.took),
         cipher: std::mem::take(&mut held.cipher),
@@ -39,7 +44,8 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
         ..Outcome::default()
     };
     outcome.connect_bytes.wire = bench.wire_since(wire);
-    hold(experiment, &held, &mut outcome).await?;
+    hold(experiment, (&numbers, &held), bench, &mut outcome).await?;
+    bench.member.meet().await?;
     bench.end(machine, &mut outcome);
     let connections = f64::from(experiment.publishers);
     outcome.more.insert("connects_per_s".to_owned(), connections / seconds);
@@ -53,15 +59,30 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
 }
 
 /// Holds all connections for the time of the experiment.
-async fn hold(experiment: &Experiment, held: &Connections, outcome: &mut Outcome) -> Result<(), Closed> {
+async fn hold(
+    experiment: &Experiment,
+    (numbers, held): (&[u32], &Connections),
+    bench: &Bench<'_>,
+    outcome: &mut Outcome,
+) -> Result<(), Closed> {
+    let comings = Rc::new(Comings::new(experiment, held.count()));
     let mut watched = JoinSet::new();
-    for (number, client) in (0u32..).zip(&held.clients) {
-        let ended = ended(Rc::clone(client));
-        watched.spawn_local(async move { (number, ended.await) });
+    for (place, (number, client)) in numbers.iter().zip(&held.clients).enumerate() {
+        let (comings, driver) = (Rc::clone(&comings), Rc::clone(&bench.publishers));
+        watched.spawn_local(one((*number, place), Rc::clone(client), comings, driver));
     }
     let began = Instant::now();
     let end = began + Duration::from_secs_f64(experiment.seconds);
-    while let Ok(Some(Ok((number, why)))) = timeout_at(end, watched.join_next()).await {
+    let mut departures = Departures::new(experiment, held.count());
+    loop {
+        departures.look(&comings, || bench.gateway.as_ref().map(GatewayProbe::read));
+        let ended = tokio::select! {
+            ended = watched.join_next() => ended,
+            () = departures.due() => continue,
+            () = comings.calm() => continue,
+            () = sleep_until(end) => break,
+        };
+        let Some(Ok((number, why))) = ended else { break };
         if !may_break(experiment) {
             return Err(Closed { who: format!("client {number}"), after: Some(began.elapsed()), why });
         }
@@ -69,7 +90,27 @@ async fn hold(experiment: &Experiment, held: &Connections, outcome: &mut Outcome
         outcome.first_error.get_or_insert(why);
     }
     watched.shutdown().await;
+    departures.write(&comings, [0; 3], outcome);
     Ok(())
+}
+
+/// Holds one connection, and the next ones where it leaves and comes back, until one is over. Returns why it is.
+async fn one(
+    (number, place): (u32, usize),
+    client: Shared,
+    comings: Rc<Comings>,
+    driver: Rc<dyn Driver>,
+) -> (u32, String) {
+    loop {
+        let how = tokio::select! {
+            biased;
+            how = comings.told(place) => how,
+            why = ended(Rc::clone(&client)) => return (number, why),
+        };
+        let left = std::time::Instant::now();
+        comings.reconnect(&*driver, Role::Publisher, number, &client, how).await;
+        comings.returned(place, left);
+    }
 }
 
 /// Does what the protocol asks of an idle client, until the connection is over. Returns why it is.

@@ -4,13 +4,18 @@
 //! those of one topic, where the n-th arrival counts as the n-th message. Times are nanoseconds since the start of the
 //! pattern. A message that arrives in order costs a few instructions.
 
+mod row;
+mod seen;
+
 use std::collections::BTreeMap;
 
+use self::row::Row;
+use self::seen::{Kind, Seen};
 use super::content::{ALTERED, Content};
 use super::live::Sample;
-use super::stamp;
+use super::slices::Slices;
+use super::stamp::Stamp;
 use crate::driver::Answer;
-use crate::measure::latency::Latency;
 use crate::outcome::Outcome;
 
 /// Of `Outcome::per_tenth`.
@@ -25,6 +30,8 @@ pub(crate) struct Lane {
     next: u32,
     /// Numbers below were sent before the measurement began.
     measured_from: u32,
+    /// Numbers from and below these were sent while all subscribers were away, or some of them still.
+    storm: (u32, u32),
     /// Where a new due time begins: messages of one turn share theirs.
     batches: Vec<Batch>,
     /// Deliveries that one message should cause.
@@ -41,17 +48,6 @@ pub(crate) struct Lane {
 struct Batch {
     first: u32,
     due_ns: u64,
-}
-
-/// The messages of one lane that one subscriber has received.
-#[derive(Debug, Default)]
-struct Seen {
-    /// The highest number received, plus one.
-    next: u32,
-    /// Numbers below `next` that have not come, as ranges: first and one above the last.
-    missing: BTreeMap<u32, u32>,
-    /// Where in the lane's batches the last one was found.
-    cursor: usize,
 }
 
 /// One subscriber.
@@ -72,38 +68,20 @@ pub(crate) struct Ledger {
     lanes: Vec<Lane>,
     readers: Vec<Reader>,
     content: Content,
+    stamp: Stamp,
     outcome: Outcome,
     /// When the measurement began; none: it has not.
     began_ns: Option<u64>,
     last_ns: u64,
+    /// The length of a slice, where the rate changes.
+    slice_ns: Option<u64>,
+    slices: Slices,
+    /// Messages of the storm: expected, delivered and doubled.
+    meanwhile: [u64; 3],
+    is_storm: bool,
     /// Of deliveries and of answers, what is not yet in the histogram.
     deliveries: Row,
     answers: Row,
-}
-
-/// Equal latencies in a row: what came in one turn of what went out in one turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    latency_ns: u64,
-    count: u64,
-}
-
-impl Row {
-    #[inline]
-    fn add(&mut self, latency_ns: u64, to: &mut Latency) {
-        if self.latency_ns != latency_ns {
-            self.flush(to);
-            self.latency_ns = latency_ns;
-        }
-        self.count += 1;
-    }
-
-    fn flush(&mut self, to: &mut Latency) {
-        if self.count > 0 {
-            to.record_many_ns(self.latency_ns, self.count);
-            self.count = 0;
-        }
-    }
 }
 
 impl Ledger {
@@ -111,6 +89,16 @@ impl Ledger {
     pub(crate) fn new(lanes: u32, content: Content) -> Self {
         let lanes = std::iter::repeat_with(Lane::default).take(usize::try_from(lanes).unwrap_or_default()).collect();
         Self { lanes, content, ..Self::default() }
+    }
+
+    /// Messages bear stamps of this kind.
+    pub(crate) fn stamped(&mut self, stamp: Stamp) {
+        self.stamp = stamp;
+    }
+
+    /// Counts by slices of this length, too.
+    pub(crate) fn slice(&mut self, slice_ns: Option<u64>) {
+        self.slice_ns = slice_ns;
     }
 
     /// One more subscriber, who follows these lanes. Returns its place.
@@ -138,6 +126,7 @@ impl Ledger {
         (self.deliveries, self.answers) = (Row::default(), Row::default());
         self.outcome = Outcome::default();
         self.began_ns = Some(now_ns);
+        self.slices = Slices::of(self.slice_ns, now_ns);
         self.last_ns = now_ns;
         for lane in &mut self.lanes {
             lane.measured_from = lane.next;
@@ -179,8 +168,41 @@ impl Ledger {
             let fan_out = lane.fan_out;
             self.outcome.sent += 1;
             self.outcome.expected += u64::from(fan_out);
+            self.slices.expect(due_ns, u64::from(fan_out));
+            if self.is_storm {
+                self.meanwhile[0] += u64::from(fan_out);
+            }
         }
         number
+    }
+
+    /// All subscribers have left.
+    pub(crate) fn storm(&mut self) {
+        self.is_storm = true;
+        self.lanes.iter_mut().for_each(|lane| lane.storm = (lane.next, u32::MAX));
+    }
+
+    /// All of them are back.
+    pub(crate) fn calm(&mut self) {
+        self.is_storm = false;
+        self.lanes.iter_mut().for_each(|lane| lane.storm.1 = lane.next);
+    }
+
+    /// Messages of the storm: expected, delivered and doubled.
+    pub(crate) fn meanwhile(&self) -> [u64; 3] {
+        self.meanwhile
+    }
+
+    /// An operation begins that comes at a rate.
+    pub(crate) fn begun(&mut self, due_ns: u64, now_ns: u64) {
+        if self.began_ns.is_some() {
+            self.slices.begun(due_ns, now_ns);
+        }
+    }
+
+    /// The slices, for operations that are counted elsewhere.
+    pub(crate) fn slices(&mut self) -> &mut Slices {
+        &mut self.slices
     }
 
     /// A message was answered; `is_end` where nothing more comes of it.
@@ -196,15 +218,22 @@ impl Ledger {
         match answer {
             Answer::Success(_) => {
                 self.outcome.acknowledged += 1;
-                self.answers.add(now_ns.saturating_sub(due_ns).max(1), &mut self.outcome.answer);
+                let latency_ns = now_ns.saturating_sub(due_ns).max(1);
+                self.answers.add(latency_ns, &mut self.outcome.answer);
+                self.slices.acknowledged(due_ns, is_end.then_some(latency_ns));
                 if is_end {
                     self.tick(now_ns);
                 }
             }
-            Answer::Refused(why) => self.failed(why),
-            Answer::Lost => self.failed("no answer in the time that the protocol gives"),
+            Answer::Refused(why) => self.refused(due_ns, why),
+            Answer::Lost => self.refused(due_ns, "no answer in the time that the protocol gives"),
         }
         self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    fn refused(&mut self, due_ns: u64, why: &str) {
+        self.slices.failed(due_ns);
+        self.failed(why);
     }
 
     /// Something went wrong with an operation.
@@ -225,7 +254,7 @@ impl Ledger {
         let Some(reader) = self.readers.get_mut(reader) else { return false };
         let stamped = match reader.unstamped {
             Some(lane) => Some((lane, reader.seen(lane).next)),
-            None => stamp::read(payload),
+            None => self.stamp.read(payload),
         };
         let Some((lane_number, number)) = stamped else { return false };
         let lane = usize::try_from(lane_number).ok().and_then(|lane| self.lanes.get_mut(lane));
@@ -255,11 +284,15 @@ impl Ledger {
         if kind == Kind::Late && conflates {
             self.outcome.conflated = self.outcome.conflated.saturating_sub(1);
         }
-        self.count(kind, now_ns.saturating_sub(due_ns).max(1), now_ns);
+        if lane.storm.0 <= number && number < lane.storm.1 {
+            let [_, delivered, duplicates] = &mut self.meanwhile;
+            *(if kind == Kind::Duplicate { duplicates } else { delivered }) += 1;
+        }
+        self.count(kind, due_ns, now_ns);
         true
     }
 
-    fn count(&mut self, kind: Kind, latency_ns: u64, now_ns: u64) {
+    fn count(&mut self, kind: Kind, due_ns: u64, now_ns: u64) {
         match kind {
             Kind::Duplicate => {
                 self.outcome.duplicates += 1;
@@ -268,7 +301,9 @@ impl Ledger {
             Kind::New => {}
             Kind::Late => self.outcome.reordered += 1,
         }
+        let latency_ns = now_ns.saturating_sub(due_ns).max(1);
         self.outcome.delivered += 1;
+        self.slices.delivered(due_ns, latency_ns);
         self.deliveries.add(latency_ns, &mut self.outcome.delivery);
         self.tick(now_ns);
     }
@@ -312,6 +347,7 @@ impl Ledger {
         self.deliveries.flush(&mut self.outcome.delivery);
         self.answers.flush(&mut self.outcome.answer);
         let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.slices = std::mem::take(&mut self.slices).finish();
         let began = self.began_ns.unwrap_or(self.last_ns);
         outcome.seconds = std::time::Duration::from_nanos(self.last_ns.saturating_sub(began)).as_secs_f64();
         outcome
@@ -334,15 +370,6 @@ impl Lane {
     }
 }
 
-/// The kind of an arrival at one subscriber.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    New,
-    /// After a later one.
-    Late,
-    Duplicate,
-}
-
 impl Reader {
     fn seen(&mut self, lane: u32) -> &mut Seen {
         if self.current.as_ref().is_none_or(|(of, _)| *of != lane) {
@@ -352,32 +379,6 @@ impl Reader {
             }
         }
         &mut self.current.get_or_insert_with(|| (lane, Seen::default())).1
-    }
-}
-
-impl Seen {
-    /// Takes one number, and says how many before it are missing since then.
-    fn take(&mut self, number: u32) -> (Kind, u32) {
-        if number == self.next {
-            self.next += 1;
-            return (Kind::New, 0);
-        }
-        if number > self.next {
-            let skipped = number - self.next;
-            self.missing.insert(self.next, number);
-            self.next = number + 1;
-            return (Kind::New, skipped);
-        }
-        let hole = self.missing.range(..=number).next_back().map(|(first, end)| (*first, *end));
-        let Some((first, end)) = hole.filter(|(_, end)| number < *end) else { return (Kind::Duplicate, 0) };
-        self.missing.remove(&first);
-        if first < number {
-            self.missing.insert(first, number);
-        }
-        if number + 1 < end {
-            self.missing.insert(number + 1, end);
-        }
-        (Kind::Late, 0)
     }
 }
 

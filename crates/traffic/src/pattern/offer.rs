@@ -2,9 +2,11 @@
 //! the time, or else counted with the latency that they have reached by then.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::time::Duration;
 
 use super::schedule::Schedule;
+use super::stage::nanoseconds;
 use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
 use crate::outcome::Outcome;
@@ -13,7 +15,7 @@ use crate::outcome::Outcome;
 /// right to a thousandth.
 const STEPS: u64 = 10_000;
 
-/// The schedules of all publishers. Without a rate there are none, and nothing is offered.
+/// The schedules of all publishers of a thread. Without a rate there are none, and nothing is offered.
 #[derive(Debug)]
 pub(crate) struct Offer {
     lines: RefCell<Vec<Line>>,
@@ -38,6 +40,7 @@ pub(crate) struct Offer {
 /// The schedule of one publisher.
 #[derive(Clone, Debug)]
 struct Line {
+    publisher: u32,
     schedule: Schedule,
     begun: u64,
     /// Operations that it may begin in all.
@@ -51,14 +54,15 @@ impl Line {
 }
 
 impl Offer {
-    pub(crate) fn new(experiment: &Experiment) -> Self {
+    pub(crate) fn new(experiment: &Experiment, publishers: &[u32]) -> Self {
         let line = |rate: f64, number: u32| Line {
+            publisher: number,
             schedule: Schedule::new(experiment, rate, number),
             begun: 0,
             // Visitors share the count.
             most: if experiment.operation == Operation::Connect { u64::MAX } else { share(experiment, number) },
         };
-        let lines = experiment.rate.map(|rate| (0..experiment.publishers).map(|number| line(rate, number)).collect());
+        let lines = experiment.rate.map(|rate| publishers.iter().map(|number| line(rate, *number)).collect());
         Self {
             lines: RefCell::new(lines.unwrap_or_default()),
             rate: experiment.rate,
@@ -106,10 +110,31 @@ impl Offer {
 
     /// An operation of this publisher begins.
     pub(crate) fn begin(&self, publisher: u32, now_ns: u64) {
-        let place = usize::try_from(publisher).unwrap_or(usize::MAX);
-        if let Some(line) = self.lines.borrow_mut().get_mut(place) {
+        let mut lines = self.lines.borrow_mut();
+        // Of one thread all are there, each in its place.
+        let place = usize::try_from(publisher)
+            .ok()
+            .filter(|place| lines.get(*place).is_some_and(|line| line.publisher == publisher));
+        let place = place.or_else(|| lines.binary_search_by_key(&publisher, |line| line.publisher).ok());
+        if let Some(line) = place.and_then(|place| lines.get_mut(place)) {
             line.begun += 1;
             self.last_ns.set(now_ns);
+        }
+    }
+
+    /// Records what never began, all of it and by slice.
+    fn record(&self, behind: &Behind<'_>, outcome: &mut Outcome) {
+        let Behind { line, missing, .. } = behind;
+        let (mut place, end) = (line.begun, line.begun + missing);
+        behind.record(place..end, &mut outcome.unsent_latency);
+        let last = outcome.slices.len().saturating_sub(1);
+        for (number, slice) in outcome.slices.iter_mut().enumerate() {
+            let ends_ns = self.opened_ns.get().saturating_add(nanoseconds(Duration::from_secs_f64(slice.to_s)));
+            let due = if number == last { end } else { line.due_before(self.elapsed_ns(ends_ns)).clamp(place, end) };
+            slice.unsent += due - place;
+            slice.offered += due - place;
+            behind.record(place..due, &mut slice.latency);
+            place = due;
         }
     }
 
@@ -143,15 +168,18 @@ impl Offer {
         outcome.behind = Some(self.behind.get());
         outcome.unsent = Some(unsent);
         let since_opened = |ns: u64| Duration::from_nanos(ns.saturating_sub(self.opened_ns.get())).as_secs_f64();
+        // A ramp lasts as long as it lasts: no count ends it.
+        let lasts = since_opened(self.closes_ns.get());
         #[expect(clippy::cast_precision_loss, reason = "2^53 operations are more than a run has")]
-        let scheduled = (offered as f64 / rate).min(since_opened(self.closes_ns.get()));
+        let scheduled = if outcome.slices.is_empty() { (offered as f64 / rate).min(lasts) } else { lasts };
         outcome.sending_seconds = Some(scheduled.max(since_opened(self.last_ns.get())));
         let closes_ns = self.elapsed_ns(self.closes_ns.get());
         let mut left = unsent;
-        for (number, line) in (0..).zip(self.lines.borrow().iter()) {
+        for line in self.lines.borrow().iter() {
             let missing = line.due_before(closes_ns).saturating_sub(line.begun).min(left);
             left -= missing;
-            record(line, missing, self.elapsed_ns(now_ns), weight(number), &mut outcome.unsent_latency);
+            let behind = Behind { line, missing, elapsed_ns: self.elapsed_ns(now_ns), weight: weight(line.publisher) };
+            self.record(&behind, outcome);
         }
     }
 }
@@ -163,14 +191,25 @@ pub(crate) fn share(experiment: &Experiment, publisher: u32) -> u64 {
     experiment.count.map_or(u64::MAX, each)
 }
 
-fn record(line: &Line, missing: u64, elapsed_ns: u64, weight: u64, to: &mut Latency) {
-    let step = missing.div_ceil(STEPS).max(1);
-    let mut place = 0;
-    while place < missing {
-        let times = step.min(missing - place);
-        let due_ns = line.schedule.at(line.begun + place + times / 2);
-        to.record_many_ns(elapsed_ns.saturating_sub(due_ns).max(1), times * weight);
-        place += times;
+/// Operations of one publisher that never began.
+struct Behind<'a> {
+    line: &'a Line,
+    missing: u64,
+    elapsed_ns: u64,
+    weight: u64,
+}
+
+impl Behind<'_> {
+    /// Records those of these places.
+    fn record(&self, places: Range<u64>, to: &mut Latency) {
+        let Range { start: mut place, end } = places;
+        let step = end.saturating_sub(place).div_ceil(STEPS).max(1);
+        while place < end {
+            let times = step.min(end - place);
+            let due_ns = self.line.schedule.at(place + times / 2);
+            to.record_many_ns(self.elapsed_ns.saturating_sub(due_ns).max(1), times * self.weight);
+            place += times;
+        }
     }
 }
 
@@ -183,7 +222,8 @@ mod tests {
     fn offer(change: impl FnOnce(&mut Experiment)) -> Offer {
         let mut experiment = Experiment { rate: Some(1_000.0), publishers: 4, ..Experiment::default() };
         change(&mut experiment);
-        let offer = Offer::new(&experiment);
+        let numbers: Vec<u32> = (0..experiment.publishers).collect();
+        let offer = Offer::new(&experiment, &numbers);
         offer.start(SECOND);
         offer
     }

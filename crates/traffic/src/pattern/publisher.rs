@@ -71,7 +71,9 @@ impl Publisher {
     ) -> std::io::Result<Self> {
         let experiment = &stage.experiment;
         let publishers = u64::from(experiment.publishers);
-        let left = share(experiment, number);
+        // Beyond its last number a message would be taken for one of another publisher.
+        let numbers = if experiment.operation == Operation::Deliver { stage.stamp.numbers() } else { u32::MAX };
+        let left = share(experiment, number).min(u64::from(numbers));
         if left == 0 {
             stage.finished.set(stage.finished.get() + 1);
         }
@@ -190,6 +192,7 @@ impl Publisher {
                 let due_ns = self.stage.offer.first_due_ns() + pacer.next_ns();
                 pacer.advance();
                 self.stage.offer.begin(self.number, now_ns);
+                self.stage.ledger.borrow_mut().begun(due_ns, now_ns);
                 if !self.held && due_ns >= self.stage.opened_ns.get() {
                     self.stage.lateness.borrow_mut().record_ns(now_ns.saturating_sub(due_ns).max(1));
                 }
@@ -204,7 +207,7 @@ impl Publisher {
             Operation::Get => Request::Get { topic },
             Operation::Deliver | Operation::Put | Operation::Post | Operation::Connect | Operation::Hold => {
                 if is_stamped(experiment) {
-                    stamp::write(&mut self.payload, self.number, number);
+                    self.stage.stamp.write(&mut self.payload, self.number, number);
                 }
                 Request::Publish { topic, payload: &self.payload }
             }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::course::Course;
 use crate::experiment::{Arrivals, Experiment};
 
 /// A schedule, in nanoseconds since the first operation of all publishers was due.
@@ -12,6 +13,8 @@ pub(crate) struct Schedule {
     offset_ns: f64,
     /// Operations that are due at once.
     burst: u64,
+    /// How the rate changes; the times above are those at its highest.
+    course: Course,
     /// Times that chance decides, where it does.
     drawn: Option<Rc<RefCell<Drawn>>>,
 }
@@ -27,24 +30,25 @@ struct Drawn {
 impl Schedule {
     /// Publisher `number` of an experiment with this rate: together, publishers send one after the other.
     pub(crate) fn new(experiment: &Experiment, rate: f64, number: u32) -> Self {
+        let course = Course::of(experiment, rate);
         let publishers = f64::from(experiment.publishers.max(1));
-        let interval_ns = 1e9 / rate * publishers;
+        let interval_ns = 1e9 / course.highest() * publishers;
         let offset_ns = interval_ns * f64::from(number) / publishers;
         let (burst, drawn) = match experiment.arrivals {
             Arrivals::Even => (1, None),
             Arrivals::Burst(size) => (u64::from(size.max(1)), None),
             Arrivals::Poisson => (1, Some(Rc::new(RefCell::new(Drawn::new(experiment.seed, number))))),
         };
-        Self { interval_ns, offset_ns, burst, drawn }
+        Self { interval_ns, offset_ns, burst, course, drawn }
     }
 
     /// How many are due before that time.
     pub(crate) fn due_before(&self, elapsed_ns: u64) -> u64 {
         if let Some(drawn) = &self.drawn {
-            return drawn.borrow_mut().due_before(elapsed_ns, self.interval_ns);
+            return drawn.borrow_mut().due_before(elapsed_ns, self.interval_ns, &self.course);
         }
         #[expect(clippy::cast_precision_loss, reason = "2^53 nanoseconds are 104 days")]
-        let intervals = (elapsed_ns as f64 - self.offset_ns) / self.interval_ns;
+        let intervals = (self.course.even(elapsed_ns as f64) - self.offset_ns) / self.interval_ns;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 0, and below 2^53")]
         let mut due = (intervals.ceil().max(0.0) as u64).next_multiple_of(self.burst);
         // The division rounds; only what `at` says counts.
@@ -60,11 +64,11 @@ impl Schedule {
     /// When the operation at this place is due.
     pub(crate) fn at(&self, place: u64) -> u64 {
         if let Some(drawn) = &self.drawn {
-            return drawn.borrow_mut().at(place, self.interval_ns);
+            return drawn.borrow_mut().at(place, self.interval_ns, &self.course);
         }
         let first_of_burst = place - place % self.burst;
         #[expect(clippy::cast_precision_loss, reason = "2^53 operations are more than a run has")]
-        let due = self.offset_ns + self.interval_ns * first_of_burst as f64;
+        let due = self.course.real(self.offset_ns + self.interval_ns * first_of_burst as f64);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and below 2^53")]
         let due = due as u64;
         due
@@ -83,26 +87,26 @@ impl Drawn {
         drawn
     }
 
-    fn due_before(&mut self, elapsed_ns: u64, mean_ns: f64) -> u64 {
+    fn due_before(&mut self, elapsed_ns: u64, mean_ns: f64, course: &Course) -> u64 {
         while self.times_ns.last().is_none_or(|last| *last < elapsed_ns) {
-            self.draw(mean_ns);
+            self.draw(mean_ns, course);
         }
         u64::try_from(self.times_ns.partition_point(|time| *time < elapsed_ns)).unwrap_or(u64::MAX)
     }
 
-    fn at(&mut self, place: u64, mean_ns: f64) -> u64 {
+    fn at(&mut self, place: u64, mean_ns: f64, course: &Course) -> u64 {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         while self.times_ns.len() <= place {
-            self.draw(mean_ns);
+            self.draw(mean_ns, course);
         }
         self.times_ns.get(place).copied().unwrap_or(u64::MAX)
     }
 
     /// One more, an exponentially distributed time after the last.
-    fn draw(&mut self, mean_ns: f64) {
+    fn draw(&mut self, mean_ns: f64, course: &Course) {
         self.last_ns -= mean_ns * self.share().ln();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and below 2^53")]
-        self.times_ns.push(self.last_ns as u64);
+        self.times_ns.push(course.real(self.last_ns) as u64);
     }
 
     /// Above 0, up to 1: xorshift64* (Vigna 2016).
@@ -141,6 +145,40 @@ mod tests {
         assert_eq!([0, 9, 10, 19, 20].map(|place| bursts.at(place)), [0, 0, 10_000_000, 10_000_000, 20_000_000]);
         assert_eq!([0, 1, 10_000_000, 10_000_001].map(|time| bursts.due_before(time)), [0, 10, 10, 20]);
         assert_eq!(bursts.due_before(5 * SECOND), 5_000);
+    }
+
+    /// From a hundred to nine hundred a second in five seconds, after one at a hundred.
+    fn ramp(number: u32, publishers: u32, arrivals: Arrivals) -> Schedule {
+        let (rate, rate_to, warm_up_seconds) = (Some(100.0), Some(900.0), 1.0);
+        let experiment =
+            Experiment { rate, rate_to, warm_up_seconds, publishers, arrivals, seconds: 5.0, ..Experiment::default() };
+        Schedule::new(&experiment, 100.0, number)
+    }
+
+    #[test]
+    fn a_ramp_has_in_each_part_as_many_as_its_rate_there_says() {
+        for arrivals in [Arrivals::Even, Arrivals::Burst(5), Arrivals::Poisson] {
+            let schedules: Vec<Schedule> = (0..4).map(|number| ramp(number, 4, arrivals)).collect();
+            let before = |second: u64| schedules.iter().map(|one| one.due_before(second * SECOND)).sum::<u64>();
+            let parts: Vec<u64> = (0..7).map(|second| before(second + 1) - before(second)).collect();
+            // The warm-up, then 100 to 260, …, 740 to 900, and then it stays.
+            for (part, expected) in parts.iter().zip([100u64, 180, 340, 500, 660, 820, 900]) {
+                let off = match arrivals {
+                    Arrivals::Even => 0.0,
+                    Arrivals::Burst(_) => 20.0,
+                    Arrivals::Poisson => 4.5 * (expected as f64).sqrt(),
+                };
+                assert!(part.abs_diff(expected) as f64 <= off, "{arrivals}: {parts:?}");
+            }
+            for schedule in &schedules {
+                let times: Vec<u64> = (0..800).map(|place| schedule.at(place)).collect();
+                assert!(times.is_sorted(), "{arrivals}");
+                for (place, time) in (0..).zip(&times) {
+                    assert!(schedule.due_before(*time) <= place, "{arrivals}");
+                    assert!(schedule.due_before(*time + 1) > place, "{arrivals}");
+                }
+            }
+        }
     }
 
     #[test]

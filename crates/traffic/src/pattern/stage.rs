@@ -1,16 +1,21 @@
 //! The state that all clients of one repetition share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use super::Closed;
+use super::comings::Comings;
+use super::company::Member;
 use super::content::Content;
 use super::ledger::Ledger;
 use super::offer::Offer;
-use super::{Closed, stamp};
+use super::slices::Slices;
+use super::stamp::{STAMP_BYTES, Stamp};
 use crate::experiment::{Experiment, Operation};
 use crate::link::Conditions;
 use crate::measure::latency::Latency;
@@ -19,6 +24,8 @@ use crate::measure::latency::Latency;
 pub(crate) struct Stage {
     pub(crate) experiment: Experiment,
     pub(crate) ledger: RefCell<Ledger>,
+    /// How messages are known again.
+    pub(crate) stamp: Stamp,
     epoch: Instant,
     /// Publishers may send.
     pub(crate) open: Cell<bool>,
@@ -32,38 +39,50 @@ pub(crate) struct Stage {
     pub(crate) lateness: RefCell<Latency>,
     /// The operations that come at a rate.
     pub(crate) offer: Offer,
+    /// Subscribers that leave and come back.
+    pub(crate) comings: Comings,
     /// The connection that ended first, and must not have.
     closed: RefCell<Option<Closed>>,
     /// Connections may break: the link loses frames, and how many break is a result.
     may_break: bool,
     /// Publishers that wait for others' deliveries.
     waiting: RefCell<Vec<Waker>>,
+    /// The tasks of these, so that none is there twice.
+    known: RefCell<HashSet<usize>>,
     /// Something that the conductor may wait for has happened.
     pub(crate) changed: Notify,
 }
 
 impl Stage {
-    pub(crate) fn new(experiment: &Experiment, conflates: bool) -> Self {
+    /// Of the clients of one thread.
+    pub(crate) fn new(experiment: &Experiment, conflates: bool, member: &Member) -> Self {
+        let (publishers, subscribers) = (member.publishers(experiment), member.subscribers(experiment));
         let mut ledger = Ledger::new(lanes(experiment), Content::of(experiment));
+        let stamp = Stamp::of(experiment.publishers);
+        ledger.stamped(stamp);
+        ledger.slice(Slices::each_ns(experiment));
         if experiment.operation == Operation::Deliver {
-            for subscriber in 0..experiment.subscribers {
-                let lanes = lanes_of_subscriber(experiment, subscriber);
+            for subscriber in &subscribers {
+                let lanes = lanes_of_subscriber(experiment, *subscriber);
                 ledger.add_reader(&lanes, is_stamped(experiment), conflates);
             }
         }
         Self {
             experiment: experiment.clone(),
             ledger: RefCell::new(ledger),
-            epoch: Instant::now(),
+            stamp,
+            epoch: member.epoch(),
             open: Cell::new(false),
             opened_ns: Cell::new(0),
-            publishers: Cell::new(experiment.publishers),
+            publishers: Cell::new(count(&publishers)),
             finished: Cell::new(0),
             lateness: RefCell::default(),
-            offer: Offer::new(experiment),
+            offer: Offer::new(experiment, &publishers),
+            comings: Comings::new(experiment, count(&subscribers)),
             closed: RefCell::default(),
             may_break: may_break(experiment),
             waiting: RefCell::default(),
+            known: RefCell::default(),
             changed: Notify::new(),
         }
     }
@@ -75,15 +94,16 @@ impl Stage {
 
     /// Wakes this task when deliveries have made room.
     pub(crate) fn wait(&self, waker: &Waker) {
-        let mut waiting = self.waiting.borrow_mut();
-        if !waiting.iter().any(|other| other.will_wake(waker)) {
-            waiting.push(waker.clone());
+        // Of one task there is one address.
+        if self.known.borrow_mut().insert(waker.data().addr()) {
+            self.waiting.borrow_mut().push(waker.clone());
         }
     }
 
     /// There is room, or the rules have changed.
     pub(crate) fn wake(&self) {
         // Woken tasks run later, and may wait again: the list must not be borrowed then, nor is it.
+        self.known.borrow_mut().clear();
         self.waiting.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
@@ -150,6 +170,10 @@ impl Stage {
     }
 }
 
+fn count(numbers: &[u32]) -> u32 {
+    u32::try_from(numbers.len()).unwrap_or(u32::MAX)
+}
+
 /// Whether connections may break without a fault of the other end.
 pub(crate) fn may_break(experiment: &Experiment) -> bool {
     experiment.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy())
@@ -162,7 +186,7 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 
 /// Whether payloads have room for a stamp. What nobody receives needs none.
 pub(crate) fn is_stamped(experiment: &Experiment) -> bool {
-    experiment.operation != Operation::Deliver || experiment.payload_bytes >= stamp::STAMP_BYTES
+    experiment.operation != Operation::Deliver || experiment.payload_bytes >= STAMP_BYTES
 }
 
 fn lanes(experiment: &Experiment) -> u32 {
@@ -174,5 +198,5 @@ fn lanes_of_subscriber(experiment: &Experiment, subscriber: u32) -> Vec<u32> {
     if !is_stamped(experiment) {
         return vec![topic];
     }
-    (0..experiment.publishers).filter(|publisher| publisher % experiment.topics == topic).collect()
+    (topic..experiment.publishers).step_by(usize::try_from(experiment.topics).unwrap_or(usize::MAX)).collect()
 }

@@ -1,34 +1,60 @@
 //! How a message is known again: its publisher and number stand in the first bytes of the payload, as text, so that no
 //! door needs to encode it.
 
-/// Bytes of a stamp: two for the publisher, five for the number, six bits each.
+/// Bytes of a stamp: publisher and number in six bits each.
 pub(crate) const STAMP_BYTES: usize = 7;
 /// Publishers that can be told apart.
-pub(crate) const PUBLISHERS_MAX: u32 = 1 << 12;
-/// Numbers of one publisher.
-pub(crate) const NUMBERS_MAX: u32 = 1 << 30;
+pub(crate) const PUBLISHERS_MAX: u32 = 1 << 20;
+/// Up to so many publishers have 2^30 numbers each; more of them have 2^22.
+const FEW: u32 = 1 << 12;
+const NUMBER_BITS: u32 = 30;
+const NUMBER_BITS_OF_MANY: u32 = 22;
+
+/// How the 42 bits of a stamp are divided, which depends on how many publishers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    number_bits: u32,
+}
+
+impl Default for Stamp {
+    fn default() -> Self {
+        Self { number_bits: NUMBER_BITS }
+    }
+}
 
 /// 64 characters in a row of ASCII that neither JSON nor XML escapes: from `?` on, but for `\`, which `!` stands for.
 const FIRST: u8 = b'?';
 
-/// Writes publisher and number in front.
-pub(crate) fn write(payload: &mut [u8], publisher: u32, number: u32) {
-    let stamp = (u64::from(publisher) << 30) | u64::from(number);
-    for (place, byte) in payload.iter_mut().take(STAMP_BYTES).enumerate() {
-        let shift = 6 * (STAMP_BYTES - 1 - place);
-        let bits = u8::try_from((stamp >> shift) & 0x3f).unwrap_or_default();
-        *byte = character(bits);
+impl Stamp {
+    /// Of so many publishers.
+    pub(crate) fn of(publishers: u32) -> Self {
+        Self { number_bits: if publishers <= FEW { NUMBER_BITS } else { NUMBER_BITS_OF_MANY } }
     }
-}
 
-/// Reads them again; nothing if this is no stamp.
-pub(crate) fn read(payload: &[u8]) -> Option<(u32, u32)> {
-    let mut stamp = 0u64;
-    for byte in payload.get(..STAMP_BYTES)? {
-        stamp = (stamp << 6) | u64::from(bits(*byte)?);
+    /// Numbers of one publisher.
+    pub(crate) fn numbers(self) -> u32 {
+        1 << self.number_bits
     }
-    let number = u32::try_from(stamp & u64::from(NUMBERS_MAX - 1)).ok()?;
-    Some((u32::try_from(stamp >> 30).ok()?, number))
+
+    /// Writes publisher and number in front.
+    pub(crate) fn write(self, payload: &mut [u8], publisher: u32, number: u32) {
+        let stamp = (u64::from(publisher) << self.number_bits) | u64::from(number);
+        for (place, byte) in payload.iter_mut().take(STAMP_BYTES).enumerate() {
+            let shift = 6 * (STAMP_BYTES - 1 - place);
+            let bits = u8::try_from((stamp >> shift) & 0x3f).unwrap_or_default();
+            *byte = character(bits);
+        }
+    }
+
+    /// Reads them again; nothing if this is no stamp.
+    pub(crate) fn read(self, payload: &[u8]) -> Option<(u32, u32)> {
+        let mut stamp = 0u64;
+        for byte in payload.get(..STAMP_BYTES)? {
+            stamp = (stamp << 6) | u64::from(bits(*byte)?);
+        }
+        let number = u32::try_from(stamp & u64::from(self.numbers() - 1)).ok()?;
+        Some((u32::try_from(stamp >> self.number_bits).ok()?, number))
+    }
 }
 
 /// A payload of this length: text that compresses badly, the same for the same seed.
@@ -66,13 +92,16 @@ mod tests {
     #[test]
     fn a_stamp_is_read_as_it_was_written() {
         let mut payload = filler(20, 3);
-        for (publisher, number) in [(0, 0), (1, 29), (PUBLISHERS_MAX - 1, NUMBERS_MAX - 1), (77, 123_456)] {
-            write(&mut payload, publisher, number);
-            assert_eq!(read(&payload), Some((publisher, number)));
-            assert!(payload.iter().all(|byte| byte.is_ascii_graphic() && !b"\\\"<>&'".contains(byte)));
+        for publishers in [1, FEW, FEW + 1, PUBLISHERS_MAX] {
+            let stamp = Stamp::of(publishers);
+            for (publisher, number) in [(0, 0), (publishers - 1, stamp.numbers() - 1), (publishers / 2, 123_456)] {
+                stamp.write(&mut payload, publisher, number);
+                assert_eq!(stamp.read(&payload), Some((publisher, number)), "{publishers}");
+                assert!(payload.iter().all(|byte| byte.is_ascii_graphic() && !b"\\\"<>&'".contains(byte)));
+            }
         }
-        assert_eq!(read(b"short"), None);
-        assert_eq!(read(b"with a space"), None);
+        assert_eq!(Stamp::of(1).read(b"short"), None);
+        assert_eq!(Stamp::of(1).read(b"with a space"), None);
     }
 
     #[test]

@@ -3,24 +3,29 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
-use super::connections::Shared;
+use tokio::time::timeout;
+
+use super::comings::Leaving;
+use super::connections::{CONNECT_MAX, Shared};
 use super::stage::Stage;
-use crate::driver::{Answer, DriverError, Request, Sink};
+use crate::driver::{Answer, Driver, DriverError, Request, Role, Sink};
 
 /// One subscriber.
 pub(crate) struct Subscriber {
     stage: Rc<Stage>,
     client: Shared,
+    number: u32,
+    /// Where it is among those of its thread.
     place: usize,
     heard: bool,
     confirmed: Option<Result<(), String>>,
 }
 
 impl Subscriber {
-    pub(crate) fn new(stage: &Rc<Stage>, client: Shared, number: u32) -> Self {
-        let place = usize::try_from(number).unwrap_or_default();
-        Self { stage: Rc::clone(stage), client, place, heard: false, confirmed: None }
+    pub(crate) fn new(stage: &Rc<Stage>, client: Shared, number: u32, place: usize) -> Self {
+        Self { stage: Rc::clone(stage), client, number, place, heard: false, confirmed: None }
     }
 
     /// Subscribes; returns when that is confirmed.
@@ -40,9 +45,32 @@ impl Subscriber {
         self.confirmed.take().unwrap_or(Ok(())).map_err(DriverError::Refused)
     }
 
-    /// Receives until it is aborted, or the connection ends.
-    pub(crate) async fn receive(mut self) {
-        let ended = poll_fn(|cx| {
+    /// Receives until it is aborted, or the connection ends; where clients leave and come back, with its next ones.
+    pub(crate) async fn receive(mut self, driver: Rc<dyn Driver>, topic: String) {
+        let (stage, number, place) = (Rc::clone(&self.stage), self.number, self.place);
+        loop {
+            let mut how = tokio::select! {
+                biased;
+                how = stage.comings.told(place) => how,
+                error = self.connected() => return stage.disconnected(format!("subscriber {number}"), &error.to_string()),
+            };
+            let left = Instant::now();
+            loop {
+                stage.comings.reconnect(&*driver, Role::Subscriber, number, &self.client, how).await;
+                match timeout(CONNECT_MAX, self.follow(&topic)).await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(_)) | Err(_) => stage.comings.failed().await,
+                }
+                how = Leaving::Abruptly;
+            }
+            stage.comings.returned(place, left);
+            stage.changed.notify_one();
+        }
+    }
+
+    /// Receives until the connection ends.
+    async fn connected(&mut self) -> DriverError {
+        poll_fn(|cx| {
             let turned = self.turn(cx);
             if std::mem::take(&mut self.heard) {
                 if self.stage.experiment.in_flight > 0 {
@@ -62,8 +90,7 @@ impl Subscriber {
                 Poll::Pending => Poll::Pending,
             }
         })
-        .await;
-        self.stage.disconnected(format!("subscriber {}", self.place), &ended.to_string());
+        .await
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {

@@ -16,9 +16,8 @@ pub(super) fn unconnected(stage: &Stage, began_ns: u64, error: PatternError) -> 
     let experiment = &stage.experiment;
     let is_of_link = match &error {
         PatternError::Driver(DriverError::Connection(_)) | PatternError::Silence(_) => may_break(experiment),
-        PatternError::Driver(_) | PatternError::Experiment(_) | PatternError::Timer(_) | PatternError::Closed(_) => {
-            false
-        }
+        PatternError::Driver(_) | PatternError::Experiment(_) | PatternError::Timer(_) => false,
+        PatternError::Thread(_) | PatternError::Closed(_) => false,
     };
     let Some(due) = due(experiment).filter(|_| is_of_link) else { return Err(error) };
     let waited_ns = stage.now_ns().saturating_sub(began_ns).max(1);
@@ -43,19 +42,20 @@ pub(super) fn unconnected(stage: &Stage, began_ns: u64, error: PatternError) -> 
 /// How many operations would have been due.
 fn due(experiment: &Experiment) -> Option<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and bounded when checked")]
-    let in_time = experiment.rate.map(|rate| (rate * experiment.seconds).floor() as u64);
+    let in_time = experiment.mean_rate().map(|rate| (rate * experiment.seconds).floor() as u64);
     [experiment.count, in_time].into_iter().flatten().min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::Member;
 
     fn outcome(change: impl FnOnce(&mut Experiment)) -> Result<Outcome, PatternError> {
         let mut experiment = Experiment { link: "loss=50%".to_owned(), count: Some(100), ..Experiment::default() };
         change(&mut experiment);
         let error = PatternError::Driver(DriverError::Connection("no connection within 90s".to_owned()));
-        unconnected(&Stage::new(&experiment, false), 0, error)
+        unconnected(&Stage::new(&experiment, false, &Member::alone()), 0, error)
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! care about. Failures are compared by their sum over all repetitions, and a new kind of failure is a regression.
 
 mod failures;
+mod page;
 mod paired;
 mod print;
 mod verdict;
@@ -19,7 +20,7 @@ use super::figure::{Figure, Meaning};
 use super::label;
 use super::number::Unit;
 use super::summary::Summary;
-use crate::measure::statistics::{Difference, Interval};
+use crate::measure::statistics::{Difference, Interval, dominance};
 use crate::outcome::{Report, Run};
 
 /// The figures that are compared. Percentiles beyond the 99th and the maximum are left out, since a few repetitions do
@@ -64,6 +65,10 @@ pub struct Change {
     /// The second over the first with its 95 % interval, of geometric means; of failures, of their shares. None where
     /// the first is zero.
     pub ratio: Option<Interval>,
+    /// Cliff's delta: how probable it is that a repetition of the second is above one of the first, less how probable it
+    /// is that it is below. In paired runs both are those of the same round, of which the median is taken. None where it
+    /// was not tested.
+    pub effect: Option<f64>,
     /// The share of chance among the findings at least as significant as this: p, adjusted for the number of figures.
     /// None where nothing was tested, as with failures that were not there before.
     pub chance: Option<f64>,
@@ -176,7 +181,8 @@ fn finding(old: &Summary<'_>, new: &Summary<'_>, figure: Figure, session: f64) -
         None => Test::TooFew,
     };
     let (before, after) = (old.get(figure)?.median, new.get(figure)?.median);
-    Some(Finding { experiment: old.label.clone(), figure, before, after, test })
+    let effect = dominance(&old.values(figure), &new.values(figure));
+    Some(Finding { experiment: old.label.clone(), figure, before, after, effect, test })
 }
 
 #[cfg(test)]

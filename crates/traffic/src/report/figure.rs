@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::number::Unit;
 use crate::experiment::Experiment;
 use crate::measure::latency::Latency;
-use crate::outcome::{Bytes, Outcome};
+use crate::outcome::{Bytes, Outcome, Storm};
 
 /// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,11 +103,21 @@ pub enum Figure {
     HandshakePackets,
     /// The gateway's processor time for it.
     HandshakeCpu,
+    /// Median time from when a client left to when it was back.
+    Away,
+    /// Time from when all clients left at once to when all were back.
+    AllBack,
+    /// Messages of that time that never arrived.
+    StormLost,
+    /// Messages of that time that arrived again.
+    StormDuplicates,
+    /// The gateway's processor time meanwhile.
+    StormCpu,
 }
 
 impl Figure {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 36] = [
         Self::Rate,
         Self::Offered,
         Self::Achieved,
@@ -139,6 +149,11 @@ impl Figure {
         Self::HandshakeBytes,
         Self::HandshakePackets,
         Self::HandshakeCpu,
+        Self::Away,
+        Self::AllBack,
+        Self::StormLost,
+        Self::StormDuplicates,
+        Self::StormCpu,
     ];
 
     /// The layers of what is on the wire, innermost first.
@@ -188,6 +203,11 @@ impl Figure {
             Self::HandshakeBytes => ("handshake_bytes", "handshake", Unit::ExactBytes, Lower),
             Self::HandshakePackets => ("handshake_packets", "handshake packets", Unit::Count, Lower),
             Self::HandshakeCpu => ("handshake_gateway_cpu_us", "handshake CPU", Unit::Microseconds, Lower),
+            Self::Away => ("away_p50_us", "away", Unit::Microseconds, Lower),
+            Self::AllBack => ("storm_all_back_us", "all back", Unit::Microseconds, Lower),
+            Self::StormLost => ("storm_lost", "lost in storm", Unit::Count, Lower),
+            Self::StormDuplicates => ("storm_duplicates", "duplicates in storm", Unit::Count, Lower),
+            Self::StormCpu => ("storm_gateway_cpu_us", "storm CPU", Unit::Microseconds, Lower),
         };
         Meaning { key, title, unit, better }
     }
@@ -198,7 +218,7 @@ impl Figure {
         let gateway = outcome.gateway.as_ref();
         match self {
             Self::Rate => per(messages(outcome), outcome.seconds),
-            Self::Offered => outcome.offered.and(experiment.rate),
+            Self::Offered => outcome.offered.and(experiment.mean_rate()),
             Self::Achieved => outcome.sending_seconds.and_then(|seconds| per(whole(outcome.sent), seconds)),
             Self::Unsent => outcome.unsent.map(whole),
             Self::Goodput => per(messages(outcome) * float(experiment.payload_bytes), outcome.seconds)
@@ -235,6 +255,14 @@ impl Figure {
             Self::HandshakeCpu => {
                 outcome.gateway_connect.as_ref().and_then(|used| per(used.cpu_us, connections(outcome)))
             }
+            Self::Away => outcome.comings.as_ref()?.away.percentile_us(50.0),
+            Self::AllBack => storm(outcome)?.all_back_s.map(|seconds| seconds * 1e6),
+            // Connections that are only held miss no messages.
+            Self::StormLost => storm(outcome).filter(|_| outcome.expected > 0).map(|storm| whole(storm.lost())),
+            Self::StormDuplicates => {
+                storm(outcome).filter(|_| outcome.expected > 0).map(|storm| whole(storm.duplicates))
+            }
+            Self::StormCpu => storm(outcome)?.gateway_cpu_us,
         }
     }
 }
@@ -276,6 +304,10 @@ impl Layers {
     fn each(&self, messages: f64, layer: fn(&Self) -> Option<u64>) -> Option<f64> {
         layer(self).and_then(|bytes| per(whole(bytes), messages))
     }
+}
+
+fn storm(outcome: &Outcome) -> Option<&Storm> {
+    outcome.comings.as_ref()?.storm.as_ref()
 }
 
 /// Of the lowest layer that was counted.

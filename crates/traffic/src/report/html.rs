@@ -12,6 +12,7 @@ pub(crate) mod lines;
 mod panels;
 mod paper;
 mod plots;
+mod ramp;
 pub(crate) mod svg;
 
 use std::fmt::Write as _;
@@ -20,8 +21,10 @@ use escape::escape;
 use plots::Plots;
 use svg::Svg;
 
+use super::best;
 use super::label::{self, Varying};
 use super::number::{duration, moment};
+use super::slices;
 use super::summary::Summary;
 use super::table;
 use super::warning;
@@ -42,6 +45,8 @@ pub fn document(report: &Report, summaries: &[Summary<'_>]) -> String {
         paper::write(&mut body, result);
     }
     results(&mut body, summaries);
+    best_doors(&mut body, summaries);
+    ramps(&mut body, summaries);
     for (index, plots) in plots::all(summaries, &varying).iter().enumerate() {
         figure(&mut body, index + 1, plots);
     }
@@ -137,6 +142,42 @@ fn results(out: &mut String, summaries: &[Summary<'_>]) {
     out.push_str("</tbody></table></div></section>\n");
 }
 
+fn best_doors(out: &mut String, summaries: &[Summary<'_>]) {
+    let all = best::best(summaries);
+    if all.is_empty() {
+        return;
+    }
+    let (head, rows) = best::table(&all);
+    let caption = escape(best::CAPTION);
+    let _ = write!(out, "<section class=\"wide\" id=\"best\"><h2>Best doors</h2><p class=\"caption\">{caption}</p>");
+    grid(out, &head, &rows);
+    out.push_str("</section>\n");
+}
+
+fn ramps(out: &mut String, summaries: &[Summary<'_>]) {
+    for (title, head, lines) in slices::all(summaries) {
+        let _ = write!(out, "<section class=\"wide\"><h2>Ramp</h2><p class=\"caption\">{}</p>", escape(&title));
+        grid(out, &head, &lines);
+        out.push_str("</section>\n");
+    }
+}
+
+/// A table whose first column names its rows.
+pub(crate) fn grid(out: &mut String, head: &[String], lines: &[Vec<String>]) {
+    out.push_str("<div class=\"scroll\" tabindex=\"0\"><table class=\"results\"><thead><tr>");
+    head.iter().for_each(|title| out.push_str(&format!("<th scope=\"col\">{}</th>", escape(title))));
+    out.push_str("</tr></thead><tbody>\n");
+    for line in lines {
+        out.push_str("<tr>");
+        for (column, cell) in line.iter().enumerate() {
+            let (open, close) = if column == 0 { ("th scope=\"row\"", "th") } else { ("td", "td") };
+            let _ = write!(out, "<{open}>{}</{close}>", escape(cell));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>");
+}
+
 fn figure(out: &mut String, number: usize, plots: &Plots) {
     let _ = writeln!(
         out,
@@ -156,7 +197,7 @@ fn figure(out: &mut String, number: usize, plots: &Plots) {
     out.push_str("</section>\n");
 }
 
-fn draw(out: &mut String, panel: &Svg) {
+pub(crate) fn draw(out: &mut String, panel: &Svg) {
     let _ = writeln!(out, "<figure>{}</figure>", panel.inline());
 }
 

@@ -115,6 +115,7 @@ pub(crate) fn in_words(key: &str, value: &str) -> String {
         (DOOR | SECURITY | TARGET | "operation", _) => value.to_owned(),
         (PAYLOAD, Some(bytes)) => size(bytes),
         ("qos", _) => format!("QoS {value}"),
+        ("rate_to", Some(rate)) => format!("to {}", with_unit(Unit::PerSecond, rate)),
         ("rate", Some(rate)) => with_unit(Unit::PerSecond, rate),
         ("publishers" | "subscribers" | "topics", Some(1.0)) => {
             format!("1 {}", key.trim_end_matches('s'))

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::best;
 use super::label;
 use super::number::moment;
+use super::slices;
 use super::summary::Summary;
 use super::table::{self, Column};
 use super::warning;
@@ -18,6 +20,8 @@ pub fn document(report: &Report, summaries: &[Summary<'_>]) -> String {
         let _ = writeln!(out, "{}", super::paper::markdown(result));
     }
     out.push_str(&results(summaries));
+    out.push_str(&best::markdown(summaries));
+    out.push_str(&slices::markdown(summaries));
     let warnings = warning::warnings(summaries);
     if !warnings.is_empty() {
         out.push('\n');

@@ -7,7 +7,7 @@ use crate::measure::statistics::Interval;
 
 /// The figures that make columns, by what they are about; those at the end of the list are the first to go where there
 /// is no room.
-const COLUMNS: [(Figure, u8); 28] = [
+const COLUMNS: [(Figure, u8); 33] = [
     (Figure::Rate, 0),
     (Figure::Offered, 3),
     (Figure::Achieved, 1),
@@ -36,6 +36,11 @@ const COLUMNS: [(Figure, u8); 28] = [
     (Figure::HandshakeBytes, 5),
     (Figure::HandshakePackets, 6),
     (Figure::HandshakeCpu, 5),
+    (Figure::Away, 2),
+    (Figure::AllBack, 1),
+    (Figure::StormLost, 1),
+    (Figure::StormDuplicates, 2),
+    (Figure::StormCpu, 2),
 ];
 
 /// A column and the unit that all of it is in.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::figure::{DECISIVE, Figure};
 use super::number::{Unit, with_unit};
 use super::summary::Summary;
-use crate::outcome::{Outcome, Run};
+use crate::outcome::{Comings, Outcome, Run};
 
 /// Processor seconds of others, for each second of a repetition, from which on they are named: a twentieth of a core.
 const OTHERS_NOTICEABLE: f64 = 0.05;
@@ -38,10 +38,18 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
     for summary in summaries {
         let of_run = |text| Warning { run: Some(summary.label.clone()), text };
         all.extend(
-            [problem(summary), limited(summary), behind(summary), errors(summary), wide(summary), unseeded(summary)]
-                .into_iter()
-                .flatten()
-                .map(of_run),
+            [
+                problem(summary),
+                limited(summary),
+                behind(summary),
+                errors(summary),
+                away(summary),
+                wide(summary),
+                unseeded(summary),
+            ]
+            .into_iter()
+            .flatten()
+            .map(of_run),
         );
     }
     all.extend(others(summaries));
@@ -108,6 +116,23 @@ fn errors(summary: &Summary<'_>) -> Option<String> {
         let first = first.map(|text| format!("; the first: {text}")).unwrap_or_default();
         format!("{failed} operations failed and {broken} connections broke{first}")
     })
+}
+
+/// Clients that left, and were not back when it ended.
+fn away(summary: &Summary<'_>) -> Option<String> {
+    let all: Vec<&Comings> = summary.used.iter().filter_map(|outcome| outcome.comings.as_ref()).collect();
+    let (left, returned) = all.iter().fold((0, 0), |(left, back), one| (left + one.left, back + one.returned));
+    let failed: u64 = all.iter().map(|one| one.failed).sum();
+    let attempts = if failed > 0 { format!("; {failed} attempts to come back failed") } else { String::new() };
+    let away = left.saturating_sub(returned);
+    let is_asked = summary.run.experiment.storm_seconds.is_some();
+    let never = is_asked && summary.used.iter().all(|one| one.comings.as_ref().is_none_or(|all| all.storm.is_none()));
+    match (away, never) {
+        (0, true) if !summary.used.is_empty() => Some("it was over before all clients were to leave".to_owned()),
+        (0, _) if failed == 0 => None,
+        (0, _) => Some(format!("all of {left} clients that left came back{attempts}")),
+        _ => Some(format!("of {left} clients that left, {away} were not back when it ended{attempts}")),
+    }
 }
 
 /// Frames that the kernel chose to lose: the same seed does not lose them again.

@@ -181,6 +181,25 @@ fn a_comparison_keeps_to_the_width_of_the_terminal() {
 }
 
 #[test]
+fn a_comparison_is_a_page_with_ratios_and_effects() {
+    let (before, mut after) = (sample::matrix(7), sample::matrix(7));
+    after.runs.iter_mut().flat_map(|run| &mut run.outcomes).for_each(|outcome| outcome.seconds *= 2.0);
+    let comparison = compare::compare(&before, &after, compare::SESSION);
+    let written = comparison.render(&place("comparison"), ["monday.json", "<b>tuesday.json"]).unwrap();
+    let names: Vec<_> = written.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+    assert!(names.starts_with(&["compare.html", "compare.md", "compare.ratio-1.svg"]), "{names:?}");
+    let page = fs::read_to_string(&written[0]).unwrap();
+    assert!(page.contains("monday.json") && page.contains("&lt;b&gt;tuesday.json"));
+    assert!(page.contains("-1.00 large") && page.contains("regression") && page.contains("<svg"));
+    // A rate by half, drawn at its ratio and coloured by its verdict.
+    assert!(page.contains(">0.500</text>") && page.contains("bar c1"), "{}", names.join(" "));
+    let hostile = sample::hostile();
+    let comparison = compare::compare(&hostile, &hostile, compare::SESSION);
+    let page = comparison.html(["<script>", "b"]);
+    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+}
+
+#[test]
 fn a_rerun_keeps_to_the_width_of_the_terminal() {
     let report = sample::paper(5);
     let result = report.paper.as_ref().unwrap();

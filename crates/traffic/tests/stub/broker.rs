@@ -12,6 +12,7 @@ const CONNECT: u8 = 1;
 const PUBLISH: u8 = 3;
 const SUBSCRIBE: u8 = 8;
 const PINGREQ: u8 = 12;
+const DISCONNECT: u8 = 14;
 /// The first byte of a PUBLISH at QoS 0, and with the flag of a retained message (MQTT §3.3.1).
 const TRANSIENT: u8 = 0x30;
 const RETAINED: u8 = 0x31;
@@ -37,6 +38,8 @@ pub(crate) enum Fault {
     Greets(Duration),
     /// Nothing is done from then on, counted from the first message, for so long.
     Stalls(Duration, Duration),
+    /// So many connections are accepted, and every later one is closed at once.
+    AcceptsOnly(usize),
     /// Every connection is closed so long after the first was accepted, and no other is accepted.
     Dies(Duration),
     /// The connection that was accepted first is closed after so long.
@@ -81,6 +84,9 @@ fn accept(listener: &TcpListener, fault: Fault) {
             return;
         }
         stream.set_nodelay(true).unwrap();
+        if matches!(fault, Fault::AcceptsOnly(most) if lock(&all).len() >= most) {
+            continue;
+        }
         lock(&all).push(stream.try_clone().unwrap());
         if lock(&all).len() == 1 {
             let (all, is_dead) = (Arc::clone(&all), Arc::clone(&is_dead));
@@ -99,7 +105,7 @@ fn end(fault: Fault, all: &Mutex<Vec<TcpStream>>, is_dead: &Mutex<bool>) {
         Fault::None | Fault::Drops(_) | Fault::Doubles(_) | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => {
             return;
         }
-        Fault::Takes(_) | Fault::Greets(_) | Fault::Stalls(..) => return,
+        Fault::Takes(_) | Fault::Greets(_) | Fault::Stalls(..) | Fault::AcceptsOnly(_) => return,
     };
     thread::sleep(after);
     *lock(is_dead) = closed == usize::MAX;
@@ -141,6 +147,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) {
                 lock(state).forward(topic, payload);
                 if qos > 0 { stream.write_all(&[&[0x40, 2], id].concat()) } else { Ok(()) }
             }
+            DISCONNECT => stream.shutdown(Shutdown::Both),
             PINGREQ => stream.write_all(&[0xd0, 0]),
             _ => Ok(()),
         };
@@ -173,7 +180,7 @@ impl State {
                 1
             }
             Fault::None | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => 1,
-            Fault::Greets(_) | Fault::Dies(_) | Fault::ClosesOne(_) => 1,
+            Fault::Greets(_) | Fault::Dies(_) | Fault::ClosesOne(_) | Fault::AcceptsOnly(_) => 1,
         };
         let payload = self.altered(payload);
         self.messages += 1;

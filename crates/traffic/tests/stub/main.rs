@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod broker;
+mod comings;
+mod ramp;
+mod threads;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -57,6 +57,12 @@ pub(crate) struct Compare {
     /// Print as Markdown
     #[arg(long)]
     pub(crate) markdown: bool,
+    /// Print as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub(crate) json: bool,
+    /// Write compare.html, with ratios and effect sizes, compare.md and the plots into DIR
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Compare the experiments that are in both, whatever else is in one of them
     #[arg(long)]
     pub(crate) common: bool,
@@ -106,6 +112,13 @@ fn positive_percent(text: &str) -> Result<f64, String> {
     if percent > 0.0 { Ok(percent / 100.0) } else { Err(format!("{text:?} is not above 0 %")) }
 }
 
+/// A share a second, which may be more than all: `10%`, `250%`.
+pub(super) fn share_a_second(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').ok_or_else(|| format!("{text:?} is no percentage, such as 10%"))?;
+    let percent: f64 = number.trim().parse().map_err(|_| format!("{text:?} is no percentage, such as 10%"))?;
+    Ok(percent / 100.0)
+}
+
 fn percent_number(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     let percent: f64 = number.parse().map_err(|_| format!("{text:?} is no percentage, such as 2%"))?;
@@ -120,6 +133,8 @@ mod tests {
     fn percentages_are_shares_between_nothing_and_all() {
         assert_eq!(positive_percent("2%"), Ok(0.02));
         assert_eq!(positive_percent("0.5"), Ok(0.005));
+        assert_eq!(share_a_second("250%"), Ok(2.5));
+        assert!(share_a_second("0.1").is_err() && share_a_second("x%").is_err());
         assert_eq!(percent_number("0%"), Ok(0.0));
         for wrong in ["", "%", "0", "-1%", "101%", "nan", "inf%", "2 percent"] {
             assert!(positive_percent(wrong).is_err(), "{wrong}");

@@ -1,5 +1,7 @@
 //! The flags of an experiment: the operation, its rate, and the network.
 
+use std::str::FromStr;
+
 use clap::Args;
 use fogmux_traffic::experiment::{
     Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Operation, Qos, Rules, ServerKey, Visit,
@@ -7,6 +9,28 @@ use fogmux_traffic::experiment::{
 use fogmux_traffic::{Door, Experiment, Security};
 
 use super::{qos, word};
+
+/// A rate that stays, or one that rises or falls to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate {
+    first: f64,
+    last: Option<f64>,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let parsed = text.parse::<f64>();
+            parsed.map_err(|_| format!("{text:?} is no number of operations a second, such as 100 or 100..5000"))
+        };
+        match text.split_once("..") {
+            Some((first, last)) => Ok(Self { first: number(first)?, last: Some(number(last)?) }),
+            None => Ok(Self { first: number(text)?, last: None }),
+        }
+    }
+}
 
 /// The operation, and its rate.
 #[derive(Clone, Debug, Args)]
@@ -56,6 +80,9 @@ pub(crate) struct Shape {
     /// Number of subscribers
     #[arg(long, default_value_t = 1)]
     pub(crate) subs: u32,
+    /// Threads of the generator, among which topics are divided
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: u32,
     /// Number of topics
     #[arg(long, default_value_t = 1)]
     pub(crate) topics: u32,
@@ -68,9 +95,9 @@ pub(crate) struct Shape {
     /// Limit of deliveries under way in total; 0: no limit
     #[arg(long, default_value_t = 0)]
     pub(crate) in_flight: u32,
-    /// Operations per second, at scheduled times [default: as fast as the windows allow]
-    #[arg(long)]
-    pub(crate) rate: Option<f64>,
+    /// Operations per second, at scheduled times, or A..B from A to B in the measured time [default: as windows allow]
+    #[arg(long, value_name = "RATE|A..B")]
+    pub(crate) rate: Option<Rate>,
     /// Spread of the operations of --rate over time: even, poisson, or burst=N, N at once of each publisher
     #[arg(long, default_value = "even")]
     pub(crate) arrivals: Arrivals,
@@ -107,6 +134,12 @@ pub(crate) struct Shape {
     /// Link: loopback, lossless, lan, wifi …, or conditions such as loss=5%,delay=20ms,rate=250kbit
     #[arg(long, default_value = "loopback")]
     pub(crate) link: String,
+    /// Share of subscribers (`hold`: of connections) that leave a second and come back, such as 10%
+    #[arg(long, value_name = "PERCENT", value_parser = super::compare::share_a_second)]
+    pub(crate) churn: Option<f64>,
+    /// When all of them break off at once and come back, in seconds since the measurement began
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) storm: Option<f64>,
     /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -130,11 +163,13 @@ impl Shape {
             payload_bytes: self.size,
             publishers: self.pubs,
             subscribers: self.subs,
+            threads: self.threads,
             topics: self.topics,
             topic: self.topic.clone(),
             window: self.window,
             in_flight: self.in_flight,
-            rate: self.rate,
+            rate: self.rate.map(|rate| rate.first),
+            rate_to: self.rate.and_then(|rate| rate.last),
             arrivals: self.arrivals,
             gap_seconds: self.gap,
             clock: self.clock,
@@ -145,9 +180,26 @@ impl Shape {
             drain_seconds: self.drain,
             retain: self.retain,
             link: self.link.clone(),
+            churn: self.churn,
+            storm_seconds: self.storm,
             seed: self.seed,
             visit: self.visit,
             followers: self.followers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_one_number_or_two() {
+        assert_eq!("1e3".parse(), Ok(Rate { first: 1_000.0, last: None }));
+        assert_eq!("100..5000".parse(), Ok(Rate { first: 100.0, last: Some(5_000.0) }));
+        assert_eq!("0.5..0.25".parse(), Ok(Rate { first: 0.5, last: Some(0.25) }));
+        for wrong in ["", "..", "100..", "..5", "a..b", "1..2..3", "100-200"] {
+            assert!(wrong.parse::<Rate>().unwrap_err().contains("100..5000"), "{wrong}");
         }
     }
 }

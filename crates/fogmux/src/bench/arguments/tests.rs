@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 70] = [
+const PUBLIC: [&str; 73] = [
     "agent",
     "agent-key",
     "all",
@@ -15,6 +15,7 @@ const PUBLIC: [&str; 70] = [
     "ca",
     "capture",
     "cert",
+    "churn",
     "clock",
     "coap-answer",
     "coap-delay",
@@ -68,8 +69,10 @@ const PUBLIC: [&str; 70] = [
     "size",
     "sizes",
     "step-seconds",
+    "storm",
     "subs",
     "table",
+    "threads",
     "to",
     "topic",
     "topics",

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::experiment::Experiment;
+use crate::pattern::stamp;
 
 /// Messages of so many bytes.
 fn content(payload_bytes: usize) -> (Content, Vec<u8>) {
@@ -11,7 +12,7 @@ fn content(payload_bytes: usize) -> (Content, Vec<u8>) {
 
 fn stamped(lane: u32, number: u32) -> Vec<u8> {
     let (_, mut payload) = content(10);
-    stamp::write(&mut payload, lane, number);
+    stamp::Stamp::default().write(&mut payload, lane, number);
     payload
 }
 
@@ -119,4 +120,26 @@ fn another_payload_is_an_error_and_is_not_delivered() {
     assert!(ledger.arrived(0, &stamped(0, 0), 5_000), "the right one may still come");
     let outcome = ledger.finish();
     assert_eq!((outcome.delivered, outcome.errors, outcome.duplicates), (1, 2, 0));
+}
+
+#[test]
+fn messages_of_more_publishers_than_twelve_bits_tell_apart_are_told_apart() {
+    let (of, publishers) = (stamp::Stamp::of(100_000), [3, 4_099, 70_000, 99_999]);
+    let mut ledger = Ledger::new(100_000, content(10).0);
+    ledger.stamped(of);
+    ledger.add_reader(&publishers, true, false);
+    ledger.begin(0);
+    for publisher in publishers {
+        for number in 0..3 {
+            assert_eq!(ledger.send(publisher, 1), number);
+            let (_, mut payload) = content(10);
+            of.write(&mut payload, publisher, number);
+            assert!(ledger.arrived(0, &payload, 5));
+            // Of those that send to somebody else none is counted, and none is taken for one of these.
+            of.write(&mut payload, publisher + 1, number);
+            assert!(!ledger.arrived(0, &payload, 5));
+        }
+    }
+    let outcome = ledger.finish();
+    assert_eq!((outcome.expected, outcome.delivered, outcome.duplicates, outcome.reordered), (12, 12, 0, 0));
 }

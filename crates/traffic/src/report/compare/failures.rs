@@ -38,6 +38,7 @@ pub(super) fn findings(old: &Summary<'_>, new: &Summary<'_>) -> Vec<Finding> {
             figure,
             before,
             after,
+            effect: None,
             test: Test::Failures(difference),
         })
     };

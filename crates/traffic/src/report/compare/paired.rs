@@ -76,12 +76,26 @@ fn rounds<'a>(first: &'a Run, second: &'a Run) -> Vec<Round<'a>> {
 
 fn finding(old: &Summary<'_>, new: &Summary<'_>, rounds: &[Round<'_>], figure: Figure) -> Option<Finding> {
     let (before, after) = (old.get(figure)?.median, new.get(figure)?.median);
-    let test = match logarithms(rounds, &old.run.experiment, figure).and_then(|rounds| Paired::of(&rounds)) {
+    let logarithms = logarithms(rounds, &old.run.experiment, figure);
+    let effect = logarithms.as_deref().and_then(aligned);
+    let test = match logarithms.and_then(|rounds| Paired::of(&rounds)) {
         Some(Paired { ratio, floor, p_itself, .. }) if p_itself < UNSOUND => Test::Unsound { ratio, floor },
         Some(Paired { ratio, p, floor, .. }) => Test::Ratio { ratio, p, floor: Some(floor) },
         None => Test::TooFew,
     };
-    Some(Finding { experiment: old.label.clone(), figure, before, after, test })
+    Some(Finding { experiment: old.label.clone(), figure, before, after, effect, test })
+}
+
+/// The size of the difference, of values from which the median of their round is taken.
+fn aligned(rounds: &[statistics::Round]) -> Option<f64> {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for round in rounds {
+        let middle = statistics::median(round)?;
+        let [a, other_a, b, other_b] = round.map(|value| value - middle);
+        before.extend([a, other_a]);
+        after.extend([b, other_b]);
+    }
+    statistics::dominance(&before, &after)
 }
 
 /// A figure in all rounds. If one does not have it, something else is wrong there, and none counts.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Change, Comparison, Problem, RELEVANT, Verdict};
+use crate::measure::statistics::magnitude;
 use crate::report::grid::{Grid, wrapped};
 use crate::report::markdown::{self, Align};
 use crate::report::number::with_unit;
@@ -55,11 +56,11 @@ impl Comparison {
         self.changes.iter().any(|change| change.floor.is_some())
     }
 
-    fn head(&self) -> &'static [&'static str] {
+    pub(super) fn head(&self) -> &'static [&'static str] {
         if self.is_paired() { &PAIRED_HEAD } else { &HEAD }
     }
 
-    fn rows(&self, all: Shown) -> Vec<Vec<String>> {
+    pub(super) fn rows(&self, all: Shown) -> Vec<Vec<String>> {
         let is_paired = self.is_paired();
         let of = |verdict| {
             let changes = self.changes.iter().filter(move |change| change.verdict == verdict);
@@ -75,7 +76,7 @@ impl Comparison {
         rows
     }
 
-    fn closing(&self) -> String {
+    pub(super) fn closing(&self) -> String {
         let mut out = format!(
             "{} worse, {} better, {} within noise or {:.0} %",
             self.count(Verdict::Regression) + self.count(Verdict::Crashed),
@@ -114,10 +115,11 @@ pub enum Shown {
     Everything,
 }
 
-const HEAD: [&str; 7] = ["experiment", "figure", "before", "after", "ratio", "chance", "verdict"];
-const PAIRED_HEAD: [&str; 8] = ["experiment", "figure", "before", "after", "ratio", "chance", "verdict", "noise floor"];
+const HEAD: [&str; 8] = ["experiment", "figure", "before", "after", "ratio", "effect", "chance", "verdict"];
+const PAIRED_HEAD: [&str; 9] =
+    ["experiment", "figure", "before", "after", "ratio", "effect", "chance", "verdict", "noise floor"];
 /// The ratio and the verdict say what there is to say; the others go first where a terminal is narrow.
-const PRIORITIES: [u8; 8] = [0, 0, 2, 2, 1, 3, 0, 3];
+const PRIORITIES: [u8; 9] = [0, 0, 2, 2, 1, 4, 3, 0, 3];
 
 impl Change {
     fn row(&self, is_paired: bool) -> Vec<String> {
@@ -131,7 +133,8 @@ impl Change {
             },
         );
         let chance = self.chance.map_or_else(|| "–".to_owned(), |chance| format!("{chance:.3}"));
-        let texts = [meaning.title.to_owned(), shown(self.before), shown(self.after), ratio, chance];
+        let effect = self.effect.map_or_else(|| "–".to_owned(), |effect| format!("{effect:+.2} {}", magnitude(effect)));
+        let texts = [meaning.title.to_owned(), shown(self.before), shown(self.after), ratio, effect, chance];
         let words = [self.experiment.clone()].into_iter().chain(texts).chain([self.verdict.word().to_owned()]);
         let floor = self.floor.map_or_else(|| "–".to_owned(), |floor| format!("±{:.1} %", floor * 100.0));
         words.chain(is_paired.then_some(floor)).collect()
@@ -140,7 +143,7 @@ impl Change {
 
 impl Problem {
     /// The verdict and both reasons.
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let said = |reason: &Option<String>| reason.clone().unwrap_or_else(|| "no problem".to_owned());
         let (before, after) = (said(&self.before), said(&self.after));
         format!("{}: {}: before: {before}; after: {after}", self.experiment, self.verdict.word())

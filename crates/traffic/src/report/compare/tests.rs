@@ -66,6 +66,26 @@ fn a_fall_beyond_the_noise_is_a_regression_and_a_rise_is_none() {
 }
 
 #[test]
+fn the_effect_says_how_well_two_sides_can_be_told_apart() {
+    let effect = |after: &[u64]| {
+        let change = compared(&USUAL, after).changes.into_iter().find(|change| change.figure == Figure::Rate);
+        change.and_then(|change| change.effect)
+    };
+    assert_eq!(effect(&[800, 805, 810, 795, 790]), Some(-1.0));
+    assert_eq!(effect(&USUAL), Some(0.0));
+    // Of rounds of 1000 and 1010, 2000 and 2010, …: against each other as a whole they hardly differ.
+    let side = |more: u64| (1..=8).flat_map(|round| [1_000 * round + more; 2].map(outcome)).collect::<Vec<_>>();
+    let (a, b) = (run(Door::Mqtt, side(0)), run(Door::Mqtt, side(10)));
+    let comparison = paired(&a, &b).unwrap();
+    let change = comparison.changes.iter().find(|change| change.figure == Figure::Rate).unwrap();
+    assert_eq!(change.effect, Some(1.0));
+    let (before, after) = (of_runs(vec![a]), of_runs(vec![b]));
+    let apart = compare(&before, &after, SESSION);
+    let change = apart.changes.iter().find(|change| change.figure == Figure::Rate).unwrap();
+    assert!(change.effect.is_some_and(|effect| effect < 0.2), "{:?}", change.effect);
+}
+
+#[test]
 fn what_is_significant_and_small_is_noise() {
     assert_eq!(verdict(&[1000, 1001, 1002, 1003, 1004], &[980, 981, 982, 983, 984]), Verdict::Noise);
 }

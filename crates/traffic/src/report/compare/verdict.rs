@@ -74,6 +74,7 @@ pub(super) struct Finding {
     pub(super) figure: Figure,
     pub(super) before: f64,
     pub(super) after: f64,
+    pub(super) effect: Option<f64>,
     pub(super) test: Test,
 }
 
@@ -122,7 +123,7 @@ impl Rule {
     }
 
     fn change(&self, finding: Finding, chance: Option<f64>) -> Change {
-        let Finding { experiment, figure, before, after, test } = finding;
+        let Finding { experiment, figure, before, after, effect, test } = finding;
         let better = figure.meaning().better;
         let is_finding = chance.is_some_and(|chance| chance < CHANCE);
         let (ratio, floor, verdict) = match test {
@@ -144,7 +145,7 @@ impl Rule {
                 (Some(ratio), floor, verdict)
             }
         };
-        Change { experiment, figure, before, after, ratio, chance, floor, verdict }
+        Change { experiment, figure, before, after, ratio, effect, chance, floor, verdict }
     }
 
     fn may_hide(&self, better: Better, ratio: &Interval) -> bool {

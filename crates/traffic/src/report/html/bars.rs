@@ -54,6 +54,8 @@ pub(crate) struct Bars {
     pub(crate) groups: Vec<Group>,
     /// Class and name of each part, if bars have several.
     pub(crate) legend: Vec<(String, String)>,
+    /// A value that all are compared with.
+    pub(crate) middle: Option<f64>,
 }
 
 /// Where the axis begins and ends.
@@ -90,6 +92,10 @@ impl Bars {
             let x = frame.at(&self.axis, *value);
             svg.line("grid", (x, HEAD), (x, bottom));
             svg.text("soft", (x, bottom + 14.0), Anchor::Middle, text);
+        }
+        if let Some(middle) = self.middle {
+            let x = frame.at(&self.axis, middle);
+            svg.line("axis", (x, HEAD), (x, bottom));
         }
         if self.axis.has_zero() {
             svg.line("axis", (frame.left, HEAD), (frame.left, bottom));

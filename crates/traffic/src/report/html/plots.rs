@@ -4,6 +4,7 @@ use super::axis::{Axis, nines};
 use super::bars::{Bar, Bars, Group};
 use super::lines::{Line, Lines, Point, Spread};
 use super::panels::{self, Panel, look};
+use super::ramp;
 use super::svg::Svg;
 use crate::measure::statistics::{Interval, median};
 use crate::report::figure::Figure;
@@ -77,6 +78,12 @@ pub(crate) fn all(summaries: &[Summary<'_>], varying: &Varying) -> Vec<Plots> {
             panels: layers(summaries, varying),
         },
         Plots {
+            id: "ramp",
+            title: "Ramp",
+            caption: "Operations a second that began, and the 99th percentile of latency, against those that were due: of each tenth of the time, medians of the repetitions.".to_owned(),
+            panels: ramp::panels(summaries, varying),
+        },
+        Plots {
             id: "time",
             title: "Speed over time",
             caption: "Messages a second since the first; the line is the median of the repetitions, the area reaches from the slowest to the fastest.".to_owned(),
@@ -86,7 +93,7 @@ pub(crate) fn all(summaries: &[Summary<'_>], varying: &Varying) -> Vec<Plots> {
     plots.into_iter().filter(|plots| !plots.panels.is_empty()).collect()
 }
 
-fn names(summaries: &[Summary<'_>], varying: &Varying, keys: &[String]) -> Vec<String> {
+pub(super) fn names(summaries: &[Summary<'_>], varying: &Varying, keys: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for summary in summaries {
         let name = panels::name(summary, varying, keys);
@@ -97,11 +104,11 @@ fn names(summaries: &[Summary<'_>], varying: &Varying, keys: &[String]) -> Vec<S
     names
 }
 
-fn panels_of<'s, 'r>(summaries: &'s [Summary<'r>], varying: &Varying, inner: &[&str]) -> Vec<Panel<'s, 'r>> {
+pub(super) fn panels_of<'s, 'r>(summaries: &'s [Summary<'r>], varying: &Varying, inner: &[&str]) -> Vec<Panel<'s, 'r>> {
     panels::by(summaries, |summary| varying.part(summary.run, |key| !inner.contains(&key)))
 }
 
-fn as_refs(keys: &[String]) -> Vec<&str> {
+pub(super) fn as_refs(keys: &[String]) -> Vec<&str> {
     keys.iter().map(String::as_str).collect()
 }
 
@@ -146,7 +153,17 @@ fn bars(summaries: &[Summary<'_>], varying: &Varying, figure: Figure) -> Vec<Svg
         };
         let groups = groups(&runs, varying, &inner, bar);
         let description = described(meaning.title, &panel.name);
-        Some(Bars { head: head(&panel.name, meaning.title), description, axis, groups, legend: Vec::new() }.draw())
+        Some(
+            Bars {
+                head: head(&panel.name, meaning.title),
+                description,
+                axis,
+                groups,
+                legend: Vec::new(),
+                middle: None,
+            }
+            .draw(),
+        )
     };
     panels_of(summaries, varying, &inner).into_iter().filter_map(draw).collect()
 }
@@ -211,7 +228,7 @@ fn layers(summaries: &[Summary<'_>], varying: &Varying) -> Vec<Svg> {
         let legend = legend.map(|(_, (class, name))| (format!("bar {class}"), name.to_owned())).collect();
         let axis = Axis::linear("bytes a message", Unit::ExactBytes, highest);
         let description = described("bytes of a message by layer", &panel.name);
-        let bars = Bars { head: head(&panel.name, "by layer"), description, axis, groups, legend };
+        let bars = Bars { head: head(&panel.name, "by layer"), description, axis, groups, legend, middle: None };
         (highest > 0.0).then(|| bars.draw())
     };
     panels_of(summaries, varying, &inner).into_iter().filter_map(draw).collect()
@@ -370,11 +387,11 @@ fn speed(summary: &Summary<'_>) -> Vec<Point> {
 }
 
 /// A panel is named by what its runs share; when nothing differs, by what it shows.
-fn head(name: &str, what: &str) -> String {
+pub(super) fn head(name: &str, what: &str) -> String {
     if name.is_empty() { what.to_owned() } else { format!("{name}: {what}") }
 }
 
 /// For those who do not see the plot.
-fn described(what: &str, panel: &str) -> String {
+pub(super) fn described(what: &str, panel: &str) -> String {
     if panel.is_empty() { what.to_owned() } else { format!("{what}, {panel}") }
 }

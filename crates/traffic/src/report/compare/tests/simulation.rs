@@ -147,7 +147,7 @@ fn simulated_matrix(machine: Machine, experiments: usize, repetitions: usize, ra
             let [before, after] = [before, after].map(|run| run.iter().map(|all| all[at]).collect::<Vec<_>>());
             let Difference { ratio, p } = Difference::between(&before, &after, SESSION).unwrap();
             let test = Test::Ratio { ratio, p, floor: None };
-            findings.push(Finding { experiment: String::new(), figure, before: 1.0, after: 1.0, test });
+            findings.push(Finding { experiment: String::new(), figure, before: 1.0, after: 1.0, effect: None, test });
         }
     }
     Rule { hidden: HIDDEN }.judge(findings)
