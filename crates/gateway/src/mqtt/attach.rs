@@ -103,9 +103,6 @@ pub(super) fn attach(
     let replaced = ended.clone();
     let follows = succeed(ctx, &key, &slot, claim, Previous { ended, behind });
     let gate = if present { resume(ctx, &slot, claim, (config, account()), gate) } else { gate };
-    if present {
-        unreadable::drop_from(ctx, &slot, claim, &gate);
-    }
     if let Some(will) = &mut will {
         will.gate = Arc::clone(&gate);
     }
@@ -167,7 +164,10 @@ fn resume(
         ctx.bus().counters().full(u64::from(refused));
         Arc::clone(&mailbox.gate)
     });
-    resumed.map_or_else(|_| Arc::clone(&shown), |held| renewed(ctx, held, &shown))
+    let Ok(held) = resumed else { return shown };
+    let gate = renewed(ctx, held, &shown);
+    unreadable::drop_from(ctx, slot, claim, &gate);
+    gate
 }
 
 /// The properties of a session that are stored.
