@@ -114,7 +114,7 @@ fn taken(ada: &mut Connection) -> Result<Vec<String>> {
                 ada.stream.write_all(&mqtt::packet(0x70, body.get(..2).context("cut")?))?;
             }
             0xd0 if pings < 3 + ends => {
-                // What an acknowledgement lets through comes behind the answer to the first.
+                // Messages that an acknowledgement lets through come behind the answer to the first.
                 pings += 1;
                 ada.stream.write_all(&[0xc0, 0])?;
             }
