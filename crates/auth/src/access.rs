@@ -23,8 +23,8 @@ pub struct Access {
     held: RwLock<Held>,
 }
 
-/// The client identifier as `%c` in rules means it: MQTT's. An XMPP resource is a name that a client gives itself anew at
-/// each login.
+/// The client identifier as `%c` in rules means it: MQTT's. An XMPP resource is a name that a client gives itself anew
+/// at each login.
 fn of_rules(client: &str, door: Door) -> &str {
     if door == Door::Mqtt { client } else { "" }
 }

@@ -33,7 +33,7 @@ pub(super) struct Watch {
     /// `None` if the files cannot be checked.
     contexts: Looked<Option<Vec<(PathBuf, Stamp)>>>,
     kept: Kept,
-    /// What was last said of certificates, of rules, and of contexts that cannot be used.
+    /// The last error that was logged of certificates, of rules, and of contexts.
     said: [Option<String>; 3],
 }
 
@@ -153,7 +153,7 @@ impl Watch {
                 if !self.contexts.read(before, contexts(config, home)) {
                     return;
                 }
-                // What fails here is tried again by the disk's own alarm, and is in force until then.
+                // A context that is gone is out of use all the same.
                 match oscore::put_in_place(keyring, fresh, &home.directory) {
                     Ok(()) => {
                         self.worked(CONTEXTS);

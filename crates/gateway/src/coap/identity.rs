@@ -165,7 +165,7 @@ impl Admission {
                 let (peer, opened_by, known) = self.associations.get_mut(association)?;
                 let is_first = known.generation == NEVER;
                 known.get(ctx, now, || {
-                    // Whoever knows only the previous key of an identity is not its owner any more.
+                    // A peer that knows only the previous key of an identity is not its owner any more.
                     if !is_first && *opened_by != mark(ctx, peer) {
                         return None;
                     }

@@ -263,7 +263,7 @@ impl Registry {
     ) -> Option<(Arc<Stream>, Claim)> {
         let mut streams = self.lock();
         let stream = Arc::clone(&streams.all.get(&id.stream)?.stream);
-        // What waits was let in by the rights of the one who opened it.
+        // The messages that wait were let in by the rights of the one who opened it.
         if !stream.principal.has_same_rights(&wanted.principal)
             || stream.subscriptions != wanted.subscriptions
             || stream.max_qos != wanted.max_qos

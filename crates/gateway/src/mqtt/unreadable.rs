@@ -1,6 +1,6 @@
-//! Messages that waited for a client while it lost the right to read them: rules that have changed, or a credential that
-//! grants less than the one before. They were let in when they were published, and are looked at again when the rules
-//! change and when the client returns, so that a delivery costs no second question.
+//! Messages that waited for a client while it lost the right to read them: rules that have changed, or a credential
+//! that grants less than the one before. They were let in when they were published, and are looked at again when the
+//! rules change and when the client returns, so that a delivery costs no second question.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 

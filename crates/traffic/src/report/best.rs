@@ -1,8 +1,8 @@
 //! The cheapest, the quickest and the smallest door under each profile, and how sure that is.
 //!
 //! Only rows of equal semantics are compared: the same operation, QoS, payload and link. The best is the one with the
-//! lowest median. Another is *as good* if its repetitions do not show that it is worse: Welch's test of logarithms, as of
-//! two sets of one session, with all comparisons of the report tested at once (Benjamini and Hochberg).
+//! lowest median. Another is *as good* if its repetitions do not show that it is worse: Welch's test of logarithms, as
+//! of two sets of one session, with all comparisons of the report tested at once (Benjamini and Hochberg).
 
 use super::figure::Figure;
 use super::grid::Grid;

@@ -1,9 +1,9 @@
 //! The journal of sequence numbers that may have been used, which survives a power cut (RFC 8613 appendix B.1.1).
 //!
-//! A line for each chunk of each context: `fingerprint below - checksum`. The highest line of a context counts. In place
-//! of `-` earlier versions wrote which requests a context had seen when it was put to rest; that is not believed any
-//! more, since a copy of the file says it, too. Lines are appended and synced by a thread of its own; at start the file
-//! is written anew.
+//! A line for each chunk of each context: `fingerprint below - checksum`. The highest line of a context counts. In
+//! place of `-` earlier versions wrote which requests a context had seen when it was put to rest; that is not believed
+//! any more, since a copy of the file says it, too. Lines are appended and synced by a thread of its own; at start the
+//! file is written anew.
 //!
 //! A fingerprint of noughts says until when lines were lost.
 

@@ -332,8 +332,8 @@ pub(super) fn start(
         let is_young = now.as_secs().checked_sub(*made).is_some_and(|age| age < NEW_FOR);
         is_young && number_at(Duration::from_secs(*made)).is_some_and(|number| number > records.lost_below())
     };
-    // RFC 8613 appendix B.1.2: what was seen before this start is not known. A note of it on the disk would be in a copy
-    // that comes back, too, and old requests would be answered again, under nonces that were used.
+    // RFC 8613 appendix B.1.2: what was seen before this start is not known. A note of it on the disk would be in a
+    // copy that comes back, too, and old requests would be answered again, under nonces that were used.
     let requests = if record.is_none() && file.made.is_some_and(|made| is_new(&made)) {
         Requests::SeenBelow(0)
     } else {
