@@ -26,7 +26,7 @@ pub(crate) async fn handshake(
         Ok((stream, channel)) => Some((stream, peer.over(channel))),
         Err(error) => {
             if let Some(reason) = error.certificate() {
-                RefusedLogin::of(&peer, door, "certificate", &reason).log(&ctx.shared);
+                RefusedLogin::of(&peer, door, "certificate", reason).log(&ctx.shared);
             }
             let metrics = ctx.shared.metrics.of(door);
             match error {

@@ -5,7 +5,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use rustls::{HandshakeKind, ServerConfig, pki_types::CertificateDer, server::Acceptor};
+use rustls::{CertificateError, HandshakeKind, ServerConfig, pki_types::CertificateDer, server::Acceptor};
 use tokio::{net::TcpStream, sync::Semaphore};
 use tokio_rustls::LazyConfigAcceptor;
 
@@ -61,18 +61,36 @@ pub enum HandshakeError {
 impl HandshakeError {
     /// The reason if the client's certificate was refused, or missing where one is required.
     #[must_use]
-    pub fn certificate(&self) -> Option<String> {
+    pub fn certificate(&self) -> Option<&'static str> {
         let Self::Failed(error) = self else { return None };
         let inner = error.get_ref()?;
         match inner.downcast_ref::<rustls::Error>() {
-            Some(rustls::Error::InvalidCertificate(why)) => Some(format!("{why:?}")),
-            Some(rustls::Error::NoCertificatesPresented) => Some("no certificate shown".to_owned()),
+            Some(rustls::Error::InvalidCertificate(why)) => Some(in_words(why)),
+            Some(rustls::Error::NoCertificatesPresented) => Some("no certificate shown"),
             Some(_) => None,
             // OpenSSL has only words for it (SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE).
-            None => {
-                inner.to_string().contains("did not return a certificate").then(|| "no certificate shown".to_owned())
-            }
+            None => inner.to_string().contains("did not return a certificate").then_some("no certificate shown"),
         }
+    }
+}
+
+/// Why a client's certificate is refused, in words that filters of logs can rely on. The same words stand for alerts of
+/// DTLS.
+fn in_words(why: &CertificateError) -> &'static str {
+    match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "certificate not yet valid",
+        CertificateError::Revoked => "certificate revoked",
+        CertificateError::UnknownIssuer => "unknown certificate authority",
+        CertificateError::BadSignature => "the certificate's key was not proven",
+        CertificateError::UnknownRevocationStatus => "no revocation list covers the certificate",
+        CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
+            "the revocation list has expired"
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "no certificate of a client"
+        }
+        _ => "bad certificate",
     }
 }
 

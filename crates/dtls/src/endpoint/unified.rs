@@ -100,11 +100,9 @@ impl<P: Peer> Endpoint<P> {
                 self.establish(now, slot, (Link::V13(session), channel, watch), inbox, send);
             }
             Step::Failed(alert) => self.fail(slot, alert, inbox, send),
-            Step::Abandoned(alert) => {
+            // The peer has refused us, and we nobody.
+            Step::Abandoned => {
                 self.counters.failed += 1;
-                if let Some(entry) = self.slots.get(slot).and_then(Option::as_ref) {
-                    inbox.failed(entry.peer, alert, None);
-                }
                 self.drop_handshake(slot);
             }
         }

@@ -60,7 +60,7 @@ pub(crate) enum Step {
     /// It has failed, and the client is told.
     Failed(Alert),
     /// The client has given up.
-    Abandoned(Alert),
+    Abandoned,
 }
 
 pub(crate) struct Handshake {
@@ -235,7 +235,7 @@ impl Handshake {
                 ack::numbers(plain)?.for_each(|number| self.flight.acknowledge(number));
                 Ok(Step::Waiting)
             }
-            Content::Alert => Alert::of_record(plain).map(|(_, alert)| Step::Abandoned(alert)),
+            Content::Alert => Alert::of_record(plain).map(|_| Step::Abandoned),
             // Data has keys of its own.
             Content::ApplicationData | Content::Unknown => Err(Alert::UnexpectedMessage),
         }

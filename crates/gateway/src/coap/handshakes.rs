@@ -58,6 +58,7 @@ pub(super) fn log_refused(shared: &Shared, from: SocketAddr, alert: Alert, ident
     };
     let reason = match alert {
         Alert::DecryptError if identity.is_some() => WRONG_KEY,
+        Alert::DecryptError => "the certificate's key was not proven",
         Alert::BadCertificate => "bad certificate",
         Alert::CertificateRevoked => "certificate revoked",
         Alert::CertificateExpired => "certificate expired",
@@ -69,7 +70,6 @@ pub(super) fn log_refused(shared: &Shared, from: SocketAddr, alert: Alert, ident
         | Alert::HandshakeFailure
         | Alert::IllegalParameter
         | Alert::DecodeError
-        | Alert::DecryptError
         | Alert::ProtocolVersion
         | Alert::InternalError
         | Alert::NoRenegotiation
