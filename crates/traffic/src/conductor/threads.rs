@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::pattern::{self, Bench, Live, Member, PatternError};
 use crate::target::Access;
 
-/// What each of them needs.
+/// The work of each of them.
 #[derive(Clone)]
 pub(super) struct Work {
     pub(super) experiment: Experiment,

@@ -1,8 +1,8 @@
 //! The cheapest, the quickest and the smallest door under each profile, and how sure that is.
 //!
 //! Only rows of equal semantics are compared: the same operation, QoS, payload and link. The best is the one with the
-//! lowest median. Another is *as good* if its repetitions do not show that it is worse: Welch's test of logarithms, as of
-//! two sets of one session, with all comparisons of the report tested at once (Benjamini and Hochberg).
+//! lowest median. Another is *as good* if its repetitions do not show that it is worse: Welch's test of logarithms, as
+//! of two sets of one session, with all comparisons of the report tested at once (Benjamini and Hochberg).
 
 use super::figure::Figure;
 use super::grid::Grid;
@@ -15,7 +15,7 @@ use crate::measure::statistics::{Difference, Interval, false_discovery_rates};
 /// The share of "worse" that may be chance.
 const CHANCE: f64 = 0.05;
 
-/// What a door is best at.
+/// The things that a door may be best at.
 const PRIZES: [(&str, Figure); 3] =
     [("cheapest", Figure::GatewayCpu), ("quickest", Figure::LatencyP50), ("smallest", Figure::TotalBytes)];
 
@@ -259,7 +259,7 @@ mod tests {
         let cheapest = all.iter().find(|best| best.at == "cheapest").unwrap();
         assert_eq!((cheapest.door.as_str(), cheapest.untested.as_slice()), ("mqtt", ["coap".to_owned()].as_slice()));
         assert_eq!(cheapest.next, None);
-        // What is counted to the byte needs no repetition.
+        // Sizes that are counted to the byte need no repetition.
         let smallest = all.iter().find(|best| best.at == "smallest").unwrap();
         assert_eq!(smallest.next.as_ref().map(|(door, _)| door.as_str()), Some("coap"));
     }

@@ -35,7 +35,7 @@ fn a_storm_is_timed_from_leaving_to_the_last_that_is_back_and_what_it_costs_is_c
     assert_eq!((outcome.sent, outcome.expected), (1_000, 1_000));
     assert!(storm.lost() >= 150, "{storm:?}");
     let lost = outcome.expected - outcome.delivered;
-    // What was under way when they left was sent before that.
+    // Messages that were under way when they left were sent before that.
     assert!((storm.lost()..=storm.lost() + 20).contains(&lost), "{lost} lost, {storm:?}");
     assert_eq!(figure(Figure::StormLost, &experiment, &outcome), f64::from(u32::try_from(storm.lost()).unwrap()));
     assert!(figure(Figure::AllBack, &experiment, &outcome) >= 200_000.0);
