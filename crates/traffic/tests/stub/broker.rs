@@ -128,10 +128,11 @@ fn serve(mut stream: TcpStream, number: u32, state: &Mutex<State>) {
         let done = match first >> 4 {
             CONNECT => {
                 let fault = lock(state).fault;
-                match fault {
-                    Fault::Greets(late) => thread::sleep(late),
-                    Fault::GreetsInTurn(late) => thread::sleep(late * number),
-                    _ => {}
+                if let Fault::Greets(late) = fault {
+                    thread::sleep(late);
+                }
+                if let Fault::GreetsInTurn(late) = fault {
+                    thread::sleep(late * number);
                 }
                 stream.write_all(&[0x20, 2, 0, 0])
             }
