@@ -1,6 +1,7 @@
 //! The traffic generator from outside: what it says of a gateway, and of brokers that others wrote.
 
 mod agent;
+mod comings;
 mod doors;
 mod faults;
 mod links;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         faults::CASES,
         resume::CASES,
         load::CASES,
+        comings::CASES,
         secrets::CASES,
         reports::CASES,
         readme::CASES,

@@ -14,6 +14,7 @@ use crate::bench;
 
 pub(crate) const CASES: &[Case] = &[
     Case { name: "no secret of the command line is in what a run wrote", run: given },
+    Case { name: "no secret of the command line is in what a pair wrote", run: compared },
     Case { name: "no secret of the gateway's directory is in what a run wrote", run: made },
 ];
 
@@ -43,6 +44,25 @@ fn given() -> Result<String> {
             for secret in SECRETS {
                 ensure!(!text.contains(secret), "{secret} is in {where_}");
             }
+        }
+    }
+    Ok(String::new())
+}
+
+fn compared() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let out = place.path().join("out").display().to_string();
+    let url = |user: &str| format!("mqtt://{user}:s3cret-passw0rd@127.0.0.1:1/?access=t0ken-in-a-query");
+    let (one, other) = (url("some-us3r"), url("other-us3r"));
+    let words = ["pair", &one, &other, "--seconds", "0.1", "--rounds", "6", "--out", &out];
+    let done = bench(&words)?.output()?;
+    let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let files = written(&place.path().join("out"))?;
+    ensure!(files.iter().any(|(path, _)| path.ends_with("compare.html")), "no page of a comparison: {said}");
+    let places = files.iter().map(|(path, text)| (path.display().to_string(), text.as_str()));
+    for (where_, text) in places.chain([("the terminal".to_owned(), said.as_str())]) {
+        for secret in ["s3cret-passw0rd", "t0ken-in-a-query", "some-us3r", "other-us3r"] {
+            ensure!(!text.contains(secret), "{secret} is in {where_}");
         }
     }
     Ok(String::new())

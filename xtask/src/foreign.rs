@@ -60,7 +60,8 @@ pub(crate) fn bench(tree: &Tree) -> Result<()> {
     setup::peers(tree)?;
     run(cargo_tree("test", &["--test", "report"]).current_dir(tree.root()))?;
     let made = tree.target().join("tmp");
-    let pages = ["matrix", "paper", "hostile"].map(|name| made.join("report").join(name).join("report.html"));
+    let pages = ["matrix/report.html", "paper/report.html", "hostile/report.html", "comparison/compare.html"];
+    let pages = pages.map(|page| made.join("report").join(page));
     let binary = gateway::build(tree)?;
     let mut suite = cargo_tree("test", &["--test", "generator"]);
     suite.env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients()).env("PYTHONDONTWRITEBYTECODE", "1");

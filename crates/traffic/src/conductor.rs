@@ -346,7 +346,7 @@ impl Conductor {
         Ok(tokio::time::timeout(most, done).await.map_err(|_| ConductorError::Hanging(most))??)
     }
 
-    /// The one that takes samples of all threads, if anybody watches.
+    /// The watcher of all threads, if anybody watches.
     fn live(&self, experiment: &Experiment, number: u32, member: &Member) -> Option<Live> {
         let live = self.watcher.as_ref()?.live(experiment, number);
         if experiment.threads == 1 {

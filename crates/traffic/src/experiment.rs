@@ -249,7 +249,7 @@ pub struct Experiment {
     pub in_flight: u32,
     /// Operations a second of all publishers together, at intended times; none: as fast as the windows let.
     pub rate: Option<f64>,
-    /// The rate at the end, if it rises or falls from `rate` through the measured time, in a straight line; none: it
+    /// The rate at the end, if it rises or falls from `rate` in a straight line through the measured time; none: it
     /// stays.
     pub rate_to: Option<f64>,
     /// How operations that come at a rate are spread over time.

@@ -1,10 +1,10 @@
 //! Traffic patterns: publishers and subscribers, requests, repeated connections, idle connections.
 //!
 //! One repetition of an [`Experiment`] is one call of [`run`] on each thread, mostly on one: every client is a task of
-//! a `tokio::runtime::LocalRuntime`, except that a crew serves all clients that only send requests. All clients share
-//! one stage, which counts operations that may be sent and messages that have arrived. An operation is due at its time
-//! whether or not the previous one was answered, and its latency counts from then, so that a pause of the gateway shows
-//! in full (no coordinated omission).
+//! a `tokio::runtime::LocalRuntime`, except that a crew serves all clients that only send requests. All clients of a
+//! thread share one stage, which counts operations that may be sent and messages that have arrived. An operation is due
+//! at its time whether or not the previous one was answered, and its latency counts from then, so that a pause of the
+//! gateway shows in full (no coordinated omission).
 
 mod alarm;
 mod comings;

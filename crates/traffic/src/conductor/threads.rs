@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::pattern::{self, Bench, Live, Member, PatternError};
 use crate::target::Access;
 
-/// The needs of each of them.
+/// The work of each of them.
 #[derive(Clone)]
 pub(super) struct Work {
     pub(super) experiment: Experiment,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Bytes, ProcessUse};
 use crate::measure::latency::Latency;
 
-/// The outcome of leaving and coming back.
+/// Counts of leaving and coming back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Comings {

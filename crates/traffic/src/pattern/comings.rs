@@ -146,7 +146,7 @@ impl Comings {
         self.gone.get()
     }
 
-    /// Its outcome; nothing where nobody leaves.
+    /// The counts; nothing where nobody leaves.
     fn finish(&self) -> Option<outcome::Comings> {
         (!self.all.is_empty()).then(|| self.counted.take())
     }
@@ -161,13 +161,13 @@ pub(crate) struct Departures {
     /// Nobody leaves after that.
     seconds: f64,
     storm_s: Option<f64>,
-    /// The use of the gateway's process when all left, and when all were back.
+    /// The gateway's use when all left, and when all were back.
     used: (Option<ProcessUse>, Option<ProcessUse>),
     was_storm: bool,
     was_calm: bool,
 }
 
-/// A change.
+/// A change that has just happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// All have left.

@@ -15,7 +15,7 @@ use super::live::Sample;
 use super::stage::nanoseconds;
 use crate::experiment::Experiment;
 
-/// State that the threads share.
+/// The state that the threads share.
 #[derive(Debug)]
 struct Company {
     /// The zero of the clock of all.

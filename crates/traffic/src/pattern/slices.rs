@@ -44,7 +44,7 @@ impl Slices {
             slice.sent += 1;
             slice.offered += 1;
         }
-        // Operations that begin in the drain begin in no slice.
+        // An operation that begins in the drain begins in no slice.
         let end_ns = self.began_ns + self.each_ns * u64::try_from(self.all.len()).unwrap_or_default();
         if let Some(slice) = self.at(now_ns).filter(|_| now_ns < end_ns) {
             slice.begun += 1;

@@ -15,7 +15,7 @@ use crate::measure::statistics::{Difference, Interval, false_discovery_rates};
 /// The share of "worse" that may be chance.
 const CHANCE: f64 = 0.05;
 
-/// The figures in which a door is best.
+/// The things that a door may be best at.
 const PRIZES: [(&str, Figure); 3] =
     [("cheapest", Figure::GatewayCpu), ("quickest", Figure::LatencyP50), ("smallest", Figure::TotalBytes)];
 
@@ -259,7 +259,7 @@ mod tests {
         let cheapest = all.iter().find(|best| best.at == "cheapest").unwrap();
         assert_eq!((cheapest.door.as_str(), cheapest.untested.as_slice()), ("mqtt", ["coap".to_owned()].as_slice()));
         assert_eq!(cheapest.next, None);
-        // Figures counted to the byte need no repetition.
+        // Sizes that are counted to the byte need no repetition.
         let smallest = all.iter().find(|best| best.at == "smallest").unwrap();
         assert_eq!(smallest.next.as_ref().map(|(door, _)| door.as_str()), Some("coap"));
     }

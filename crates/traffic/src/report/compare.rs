@@ -66,8 +66,8 @@ pub struct Change {
     /// the first is zero.
     pub ratio: Option<Interval>,
     /// Cliff's delta: how probable it is that a repetition of the second is above one of the first, less how probable
-    /// it is that it is below. In paired runs both are those of the same round, of which the median is taken. None
-    /// where it was not tested.
+    /// it is that it is below; in paired runs, when the median of its round is taken from each. None where it was not
+    /// tested.
     pub effect: Option<f64>,
     /// The share of chance among the findings at least as significant as this: p, adjusted for the number of figures.
     /// None where nothing was tested, as with failures that were not there before.

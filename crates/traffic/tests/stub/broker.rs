@@ -36,6 +36,8 @@ pub(crate) enum Fault {
     Takes(Duration),
     /// Each CONNECT is answered so late.
     Greets(Duration),
+    /// The CONNECT of the n-th connection is answered n times as late.
+    GreetsInTurn(Duration),
     /// Nothing is done from then on, counted from the first message, for so long.
     Stalls(Duration, Duration),
     /// So many connections are accepted, and every later one is closed at once.
@@ -92,8 +94,8 @@ fn accept(listener: &TcpListener, fault: Fault) {
             let (all, is_dead) = (Arc::clone(&all), Arc::clone(&is_dead));
             thread::spawn(move || end(fault, &all, &is_dead));
         }
-        let state = Arc::clone(&state);
-        thread::spawn(move || serve(stream, &state));
+        let (state, number) = (Arc::clone(&state), u32::try_from(lock(&all).len()).unwrap());
+        thread::spawn(move || serve(stream, number, &state));
     }
 }
 
@@ -105,7 +107,9 @@ fn end(fault: Fault, all: &Mutex<Vec<TcpStream>>, is_dead: &Mutex<bool>) {
         Fault::None | Fault::Drops(_) | Fault::Doubles(_) | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => {
             return;
         }
-        Fault::Takes(_) | Fault::Greets(_) | Fault::Stalls(..) | Fault::AcceptsOnly(_) => return,
+        Fault::GreetsInTurn(_) | Fault::Takes(_) | Fault::Greets(_) | Fault::Stalls(..) | Fault::AcceptsOnly(_) => {
+            return;
+        }
     };
     thread::sleep(after);
     *lock(is_dead) = closed == usize::MAX;
@@ -119,13 +123,16 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// One connection, until it ends.
-fn serve(mut stream: TcpStream, state: &Mutex<State>) {
+fn serve(mut stream: TcpStream, number: u32, state: &Mutex<State>) {
     while let Ok((first, body)) = packet(&mut stream) {
         let done = match first >> 4 {
             CONNECT => {
                 let fault = lock(state).fault;
                 if let Fault::Greets(late) = fault {
                     thread::sleep(late);
+                }
+                if let Fault::GreetsInTurn(late) = fault {
+                    thread::sleep(late * number);
                 }
                 stream.write_all(&[0x20, 2, 0, 0])
             }
@@ -180,7 +187,11 @@ impl State {
                 1
             }
             Fault::None | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => 1,
-            Fault::Greets(_) | Fault::Dies(_) | Fault::ClosesOne(_) | Fault::AcceptsOnly(_) => 1,
+            Fault::GreetsInTurn(_)
+            | Fault::Greets(_)
+            | Fault::Dies(_)
+            | Fault::ClosesOne(_)
+            | Fault::AcceptsOnly(_) => 1,
         };
         let payload = self.altered(payload);
         self.messages += 1;

@@ -134,11 +134,19 @@ fn clipped(ratio: Interval) -> Interval {
     Interval { median: within(ratio.median), low: within(ratio.low), high: within(ratio.high) }
 }
 
-/// From the last mark that is not above the lowest to the first that is not below the highest, around 1.
+/// As far to both sides of 1 as the farther of both reaches, with so few marks that none of them gives way to others.
 fn ticks(lowest: f64, highest: f64) -> Vec<(f64, String)> {
-    let first = MARKS.into_iter().filter(|mark| *mark <= lowest.min(0.95)).reduce(f64::max).unwrap_or(0.01);
-    let last = MARKS.into_iter().find(|mark| *mark >= highest.max(1.05)).unwrap_or(100.0);
-    let marks = MARKS.into_iter().filter(|mark| (first..=last).contains(mark));
+    let farthest = highest.max(lowest.recip());
+    let end = MARKS.into_iter().find(|mark| *mark >= farthest.max(1.05)).unwrap_or(100.0);
+    let fine: &[f64] = match end {
+        100.0 => &[1.05, 1.1, 1.25, 1.5, 2.0, 4.0],
+        10.0 | 4.0 => &[1.05, 1.1, 1.25, 1.5],
+        2.0 => &[1.05, 1.1],
+        _ => &[],
+    };
+    // Marks below 1 are rounded.
+    let beyond = |mark: f64| if mark < 1.0 { (mark.recip() * 20.0).round() / 20.0 } else { mark };
+    let marks = MARKS.into_iter().filter(|mark| beyond(*mark) <= end && !fine.contains(&beyond(*mark)));
     marks.map(|mark| (mark, mark.to_string())).collect()
 }
 
@@ -150,7 +158,13 @@ mod tests {
     fn the_axis_has_one_and_everything_that_is_drawn() {
         let marks = |low, high| ticks(low, high).into_iter().map(|(mark, _)| mark).collect::<Vec<_>>();
         assert_eq!(marks(1.0, 1.0), [0.95, 1.0, 1.05]);
-        assert_eq!(marks(0.91, 1.3), [0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5]);
-        assert_eq!(marks(0.01, 100.0).len(), MARKS.len());
+        assert_eq!(marks(0.91, 1.3), [0.67, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5]);
+        assert_eq!(marks(0.3, 3.0), [0.25, 0.5, 1.0, 2.0, 4.0]);
+        assert_eq!(marks(0.01, 3.0), [0.01, 0.1, 1.0, 10.0, 100.0]);
+        let ratios = [1.001, 1.02, 1.07, 1.2, 1.4, 1.9, 3.0, 8.0, 50.0, 100.0];
+        for (low, high) in ratios.iter().flat_map(|low| ratios.map(|high| (1.0 / low, high))) {
+            let axis = Axis::log_at("ratio", ticks(low, high));
+            assert!(axis.ticks.iter().any(|(mark, _)| *mark == 1.0), "{low} to {high}: {:?}", axis.ticks);
+        }
     }
 }
