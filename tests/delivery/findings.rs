@@ -3,6 +3,7 @@
 mod access;
 mod guesses;
 mod late;
+mod paths;
 mod refused_log;
 mod secrets;
 mod shares;
@@ -62,6 +63,12 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: a withdrawn credential leaves no will", run: withdrawn::wills },
     Case { name: "findings: rules of the same size and time are other rules", run: withdrawn::same_size_and_time },
     Case { name: "findings: a link that leads nowhere opens nothing", run: withdrawn::dangling },
+    Case { name: "findings: each change of a file that is noticed has all its effects", run: paths::noticed },
+    Case { name: "findings: each change by SIGHUP has all its effects", run: paths::signalled },
+    Case { name: "findings: each change by the API has all its effects", run: paths::by_api },
+    Case { name: "findings: files that could not be read are read again", run: paths::starved },
+    Case { name: "findings: SIGHUP waits for rules that are being written", run: paths::unfinished },
+    Case { name: "findings: a start without a file that was there opens nothing", run: paths::lost },
     Case { name: "findings: a flood of addresses hides no refused action", run: strangers::blind },
 ];
 

@@ -22,6 +22,8 @@ pub(crate) const CERTIFICATES: &str = "certificates.toml";
 pub(crate) const OSCORE: &str = "oscore";
 /// Access rules, below the data directory.
 pub(crate) const ACL: &str = "acl.toml";
+/// The files that must not be gone at the next start, below the data directory.
+pub(crate) const IN_USE: &str = "files-in-use";
 
 /// Returns the directory named on the command line, or the default.
 pub(crate) fn directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
@@ -68,6 +70,14 @@ pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fogmux_net::pki::inherit(&open, file)?;
     open.write_all(bytes)?;
     open.sync_all()
+}
+
+/// Writes a file as [`write_private`] does, and renames it into place: after a power cut it has the old text or the new.
+pub(crate) fn replace_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let beside = file.with_extension("new");
+    write_private(&beside, bytes)?;
+    std::fs::rename(&beside, file)?;
+    std::fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Creates the directory with its parents, accessible only to its owner; as root for the owner of the directory above.

@@ -95,10 +95,15 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
         None => own_authority(config, directory)?,
     };
     let Some(believed) = believed else { return Ok((tls, authority)) };
-    let revoked = config.tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
+    let revoked = lists(config, directory);
     let clients = ClientTrust::load_with(&believed, &revoked, config.tls.crl_expiry)
         .or_fail(Status::Config, "client certificates")?;
     Ok((tls.with_clients(clients, config.tls.cut_revoked), authority))
+}
+
+/// Returns the file of revocation lists.
+pub(crate) fn lists(config: &Config, directory: &Path) -> PathBuf {
+    config.tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS))
 }
 
 const OWN: &str = "the gateway's own certificate";

@@ -58,9 +58,10 @@ fn serve(arguments: &Serve, config: Config, log: Log) -> Result<(), Failure> {
     // Until the process ends. A directory that cannot be made is home's to report.
     let _ = data::make(&directory);
     let _locked = data::lock(&directory)?;
+    kept::check_start(&config, &directory)?;
     let home = home::prepare(&config, &directory)?;
     // Begins before anything is read. Certificates have been, so once more.
-    let watch = Watch::new(&config, &home);
+    let mut watch = Watch::new(&config, &home);
     if let Some(tls) = &home.tls {
         tls.reload().or_fail(Status::Config, "certificates")?;
     }
@@ -72,6 +73,7 @@ fn serve(arguments: &Serve, config: Config, log: Log) -> Result<(), Failure> {
         Signals::listen()?
     };
     let running = compose::start(&config, &home)?;
+    watch.remember(&home);
     let _control = open_control(&running, &home.directory);
     admin_password::look(&running.authority, &home.directory);
     for warning in check::warnings(&config, Some(&home.directory)) {
@@ -117,7 +119,7 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
             () = stop.requested() => break,
             _ = hang_up.recv() => {
                 manager.reloading();
-                let outcome = reloader.reload(&running);
+                let outcome = reloader.reload(&running).await;
                 manager.reloaded(outcome);
             }
             Some(command) = commands.recv() => reloader.administer(&running, command),

@@ -13,7 +13,7 @@ use std::{
     fmt, fs,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rustls::{
@@ -42,6 +42,8 @@ struct Inner {
     /// When the log said last that a list has expired.
     said: Mutex<Option<SystemTime>>,
     current: RwLock<Current>,
+    /// The last attempt to read the lists, if it has failed since they were read.
+    failed: Mutex<Option<Failed>>,
     /// Connections to be cut when their certificate is revoked.
     open: Mutex<Vec<Weak<CutState>>>,
 }
@@ -72,6 +74,17 @@ struct Current {
     /// When the authorities' certificates are valid.
     dates: Box<[Dates]>,
 }
+
+/// An attempt to read the lists that has failed.
+struct Failed {
+    stamp: Stamp,
+    at: Instant,
+    why: String,
+}
+
+/// The time between two attempts to read lists that have not changed since the first failed: a handshake must not cost
+/// a read of the file, and a disk or a process without a free descriptor fails only for a while.
+const TRIED_EVERY: Duration = Duration::from_secs(1);
 
 /// The fault of a file of revocation lists.
 const FOREIGN: &str = "no revocation list in it is of an authority that client certificates are verified against";
@@ -129,6 +142,7 @@ impl ClientTrust {
             expiry,
             said: Mutex::default(),
             current: RwLock::new(current),
+            failed: Mutex::default(),
             open: Mutex::default(),
         })))
     }
@@ -199,7 +213,7 @@ impl ClientTrust {
     fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
         let read = || self.0.current.read().unwrap_or_else(PoisonError::into_inner);
         let stamp = Stamp::of(&self.0.revocations);
-        if read().stamp != stamp {
+        if read().stamp != stamp && self.is_worth_a_try(stamp) {
             self.refresh(stamp);
         }
         self.look_at_lists();
@@ -236,13 +250,27 @@ impl ClientTrust {
         }
     }
 
+    #[cold]
+    fn is_worth_a_try(&self, stamp: Stamp) -> bool {
+        let failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.as_ref().is_none_or(|failed| failed.stamp != stamp || failed.at.elapsed() >= TRIED_EVERY)
+    }
+
     fn refresh(&self, stamp: Stamp) {
-        match self.reload() {
-            Ok(()) => tracing::info!(file = %self.0.revocations.display(), "revocation list read again"),
+        let done = self.reload();
+        let mut failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        match done {
+            Ok(()) => {
+                *failed = None;
+                tracing::info!(file = %self.0.revocations.display(), "revocation list read again");
+            }
             Err(error) => {
-                // Said once for each change of the file; what was revoked before stays so.
-                self.0.current.write().unwrap_or_else(PoisonError::into_inner).stamp = stamp;
-                tracing::error!(%error, "the revocation list cannot be used; the one before stays in force");
+                // What was revoked before stays so.
+                let why = error.to_string();
+                if failed.as_ref().is_none_or(|failed| failed.why != why || failed.stamp != stamp) {
+                    tracing::error!(%error, "the revocation list cannot be used; the one before stays in force");
+                }
+                *failed = Some(Failed { stamp, at: Instant::now(), why });
             }
         }
     }

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 
 use super::{KEY, PATIENCE, TLS_PSK, keys, tls_psk};
 
-const READ_AGAIN: &str = "users, rules and keys are read again";
+pub(super) const READ_AGAIN: &str = "users, rules and keys are read again";
 
 pub(super) fn refused_certificate() -> Result<String> {
     let mut gateway = Gateway::start_furnished(&[], &[("certificates.toml", "# nobody is refused\n")])?;
@@ -154,7 +154,7 @@ fn start(binary: &str, data: &Path) -> Result<(Option<i32>, String)> {
 }
 
 /// Makes a client certificate of the gateway's authority.
-fn client_certificate(gateway: &Gateway, name: &str) -> Result<SslContext> {
+pub(super) fn client_certificate(gateway: &Gateway, name: &str) -> Result<SslContext> {
     let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN")?;
     let made = Command::new(binary).args(["pki", "client", name, "--data"]).arg(gateway.data()).output()?;
     ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -166,14 +166,14 @@ fn client_certificate(gateway: &Gateway, name: &str) -> Result<SslContext> {
     Ok(context.build())
 }
 
-fn tls(context: &SslContext, server: SocketAddr) -> Result<SslStream<TcpStream>> {
+pub(super) fn tls(context: &SslContext, server: SocketAddr) -> Result<SslStream<TcpStream>> {
     let mut stream = SslStream::new(Ssl::new(context)?, tcp::connect(server)?)?;
     stream.connect().context("TLS handshake")?;
     Ok(stream)
 }
 
 /// Reads until the gateway ends the connection.
-fn ends(stream: &mut SslStream<TcpStream>) -> Result<()> {
+pub(super) fn ends(stream: &mut SslStream<TcpStream>) -> Result<()> {
     stream.get_ref().set_read_timeout(Some(PATIENCE))?;
     let mut rest = [0; 4096];
     loop {
@@ -189,7 +189,7 @@ fn ends(stream: &mut SslStream<TcpStream>) -> Result<()> {
 }
 
 /// The code of the answer to a GET over CoAP in TLS (RFC 8323 §3.2), which may come behind other messages.
-fn ask(stream: &mut SslStream<TcpStream>) -> Result<String> {
+pub(super) fn ask(stream: &mut SslStream<TcpStream>) -> Result<String> {
     // Five bytes of options, a token of one; Uri-Path twice.
     stream.write_all(&[0x51, 0x01, b't', 0xb2, b'p', b's', 0x01, b'a'])?;
     loop {

@@ -146,7 +146,8 @@ fn copy_directory(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// At the start the absence is a warning, later it is refused; the first start of all is neither.
+/// A loss is refused, while it runs and at the start, until the administrator deletes the list of what was there. The
+/// first start of all is neither.
 fn users() -> Result<String> {
     const PATIENCE: Duration = Duration::from_secs(30);
     let home = tempfile::tempdir()?;
@@ -163,6 +164,10 @@ fn users() -> Result<String> {
     ensure!(named(&gateway.whole_log(), "ERROR") > 0, "while it runs: {}", gateway.whole_log());
     gateway.signal(Signal::TERM)?;
     gateway.wait_exit(PATIENCE)?;
+    let refused = Gateway::start_as(plan).map(drop).err().context("it starts without its users")?;
+    let said = format!("{refused:#}");
+    ensure!(said.contains("users.toml") && said.contains("files-in-use") && !users.exists(), "{said}");
+    fs::remove_file(data.join("files-in-use"))?;
     let mut gateway = Gateway::start_as(plan)?;
     ensure!(named(&gateway.whole_log(), "WARN") == 1, "at the start: {}", gateway.whole_log());
     ensure!(users.exists(), "no new users file");

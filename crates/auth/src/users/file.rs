@@ -3,11 +3,11 @@
 //! ```toml
 //! decoy_secret = "…"            # made by fogmux; 32 bytes in base64
 //! [users.alice]
+//! disabled = false
 //! groups = ["operators"]
 //! password = "$argon2id$…"   # or mosquitto's "$6$…", "$7$…", as `fogmux import mosquitto` brings them
 //! scram_sha_256 = "iterations:salt:StoredKey:ServerKey"
 //! scram_sha_1 = "…"
-//! disabled = false
 //! ```
 
 use std::{
@@ -145,6 +145,10 @@ pub(super) fn write(users: &Users) -> String {
     for (name, user) in &users.by_name {
         line("", "");
         line("[users.", &format!("{}]", quoted(name)));
+        // First: a copy of the file that is cut at a line has the user disabled or not at all.
+        if user.disabled {
+            line("disabled = ", "true");
+        }
         if !user.principal.groups.is_empty() {
             let groups: Vec<String> = user.principal.groups.iter().map(|group| quoted(group)).collect();
             line("groups = ", &format!("[{}]", groups.join(", ")));
@@ -157,9 +161,6 @@ pub(super) fn write(users: &Users) -> String {
         }
         if let Some(keys) = &user.scram_sha_1 {
             line("scram_sha_1 = ", &quoted(&keys.to_text()));
-        }
-        if user.disabled {
-            line("disabled = ", "true");
         }
     }
     text
@@ -186,6 +187,20 @@ mod tests {
     fn unknown_users_look_the_same_after_a_reload_of_a_file_without_a_secret() {
         let parse = || parse(Path::new("users.toml"), "[users.alice]\n").unwrap().decoy_secret;
         assert_eq!(parse(), parse());
+    }
+
+    #[test]
+    fn a_user_in_a_file_that_is_cut_at_a_line_is_as_disabled_as_before() {
+        let mut users = Users::default();
+        users.set_password("alice", b"secret").unwrap();
+        users.set_groups("alice", &["operators"]).unwrap();
+        users.set_disabled("alice", true).unwrap();
+        let text = write(&users);
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+        let read = ends.filter_map(|end| parse(Path::new("users.toml"), text.get(..end)?).ok());
+        let known: Vec<bool> = read.filter_map(|users| Some(users.get("alice")?.disabled)).collect();
+        // Behind the line with the name there are five more.
+        assert_eq!(known, [false, true, true, true, true, true]);
     }
 
     #[test]

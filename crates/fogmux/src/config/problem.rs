@@ -74,7 +74,7 @@ impl fmt::Display for Problems {
 }
 
 /// A configuration text and its origin.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The name given in problems.
     pub(crate) file: PathBuf,

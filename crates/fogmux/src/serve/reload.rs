@@ -1,6 +1,10 @@
 //! SIGHUP: everything is read and checked before anything is replaced. If a problem is found, nothing changes. A part
 //! that cannot be applied then, for example because of the disk, stays as it was; all others are applied.
+//!
+//! Files are read when they have not changed for a moment: one that is being written may end at any line, and then
+//! lack what it refuses.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fogmux_auth::Rules;
@@ -11,15 +15,19 @@ use super::clock::Clock;
 use super::expiry::Expiry;
 use super::logging::{self, Log, Missing};
 use super::renewal::Renewal;
-use super::watch::{self, Watch};
+use super::watch::Watch;
 use super::{banner, configuration};
-use crate::admin_password;
 use crate::cli::Serve;
 use crate::compose::{self, Running};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::exit::Failure;
 use crate::home::{self, Home};
 use crate::oscore;
+
+/// The time for which no file may have changed when it is read.
+const QUIET: Duration = Duration::from_millis(250);
+/// Attempts to find all files unchanged for that long.
+const QUIET_ATTEMPTS: usize = 10;
 
 /// The outcomes of a reload, for the service manager.
 const APPLIED: &str = "the last reload was applied";
@@ -85,7 +93,7 @@ impl Reloader {
         if self.renewal.is_under_way() {
             return;
         }
-        self.watch.look_at_certificates(running, &self.home);
+        self.watch.look_at_certificates(running, &self.config, &self.home);
         if !self.renewal.begin_in_time(&self.config, &self.home, tls) {
             self.expiry.look(tls);
         }
@@ -97,8 +105,9 @@ impl Reloader {
     }
 
     /// Rereads everything, logs the result, and returns it in a few words.
-    pub(crate) fn reload(&mut self, running: &Running) -> &'static str {
+    pub(crate) async fn reload(&mut self, running: &Running) -> &'static str {
         self.renewal.finish();
+        self.wait_until_quiet().await;
         let reloads = &running.gateway.shared.metrics.reloads;
         let problems = match self.read(running) {
             Ok(fresh) => self.put_in_place(fresh, running),
@@ -118,6 +127,20 @@ impl Reloader {
             tracing::error!("everything else is read again and holds; SIGHUP tries the rest once more");
             reloads.partial.increment();
             PARTIAL
+        }
+    }
+
+    /// Waits until two looks at all files have found the same, but not for ever: a file that a program keeps appending
+    /// to would keep everything else from being applied.
+    async fn wait_until_quiet(&self) {
+        let texts = || config::sources(self.arguments.config.as_deref().map(Path::new), &[]).ok();
+        for _ in 0..QUIET_ATTEMPTS {
+            let Ok(config) = configuration(&self.arguments) else { return tokio::time::sleep(QUIET).await };
+            let (before, watch) = (texts(), self.watch.anew(&config, &self.home));
+            tokio::time::sleep(QUIET).await;
+            if before == texts() && watch.is_quiet(&config, &self.home) {
+                return;
+            }
         }
     }
 
@@ -143,34 +166,35 @@ impl Reloader {
     /// Applies all that can be applied; returns what could not.
     fn put_in_place(&mut self, fresh: Fresh, running: &Running) -> Vec<String> {
         let mut problems = Vec::new();
-        if let Some(Err(error)) = running.gateway.tls().map(|tls| watch::read_certificates(running, tls)) {
+        let Fresh { config, rules, contexts, mut watch } = fresh;
+        if let Err(error) = watch.put_certificates_in_place(running, &config, &self.home) {
             problems.push(format!("certificates and revocations stay as they were: {error}"));
+            watch.fail_certificates(&error);
         }
-        if let Err(failure) = oscore::put_in_place(&running.contexts, fresh.contexts, &self.home.directory) {
+        if let Err(failure) = oscore::put_in_place(&running.contexts, contexts, &self.home.directory) {
             problems.push(oscore::not_in_use(&failure));
+            watch.fail_contexts(&failure);
         }
-        if let Err(failure) = self.log.replace(&fresh.config.log) {
+        if let Err(failure) = self.log.replace(&config.log) {
             problems.extend(failure.message());
         }
         // Before the rules, whose new generation makes every connection check again.
         let mut listeners = self.config.listeners.clone();
-        listeners.take_over(&fresh.config.listeners);
+        listeners.take_over(&config.listeners);
         let certificate = running.gateway.tls().is_some();
         let listening = compose::listen(&Config { listeners, ..self.config.clone() }, certificate);
-        running.gateway.shared.listening.admit_anonymous(&listening);
-        running.authority.replace(fresh.rules);
-        admin_password::look(&running.authority, &self.home.directory);
-        running.gateway.shared.bus.invalidate();
-        running.gateway.shared.refusals.forget();
-        running.gateway.shared.refusals.configure(fresh.config.log.refused_logins, fresh.config.log.refused_actions);
-        running.gateway.shared.administration.allow_changes(fresh.config.auth.api_changes);
-        running.gateway.shared.logins.configure(fresh.config.auth.backoff);
-        running.gateway.shared.verifiers.configure(fresh.config.auth.verification);
-        for section in self.config.sections_that_need_a_restart(&fresh.config) {
+        let shared = &running.gateway.shared;
+        shared.listening.admit_anonymous(&listening);
+        watch.put_in_place(running, rules, &config, &self.home);
+        shared.refusals.configure(config.log.refused_logins, config.log.refused_actions);
+        shared.administration.allow_changes(config.auth.api_changes);
+        shared.logins.configure(config.auth.backoff);
+        shared.verifiers.configure(config.auth.verification);
+        for section in self.config.sections_that_need_a_restart(&config) {
             tracing::warn!("[{section}] has changed; that takes effect when the gateway is restarted");
         }
-        self.config.take_over(fresh.config);
-        self.watch = fresh.watch;
+        self.config.take_over(config);
+        self.watch = watch;
         problems
     }
 }

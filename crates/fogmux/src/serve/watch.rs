@@ -1,9 +1,11 @@
 //! Detects changed keys, certificates, revocation lists, users and rules, and applies them: changes by `fogmux pki`,
 //! `passwd` or a tool that renews certificates take effect within seconds, without dropping connections.
 //!
-//! Files are checked, and read only when they differ and have been unchanged since the previous check. A file that
-//! cannot be used, or is missing, changes nothing and is reported once. It is tried again at each check: the reason may
-//! be gone without a trace on the file, as with too many open files.
+//! Files are checked, and read only when they differ and have been unchanged since the previous check. Files that
+//! cannot be used, or are missing, change nothing, are read again at each check, and are reported once for each error.
+//!
+//! A change has the same effects by whatever way it comes in: the checks, SIGHUP and the administration API all put it
+//! in place by [`Watch::put_in_place`], [`Watch::put_certificates_in_place`] and [`oscore::put_in_place`].
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fogmux_auth::{Rules, Sources};
-use fogmux_net::{Stamp, TlsConfig, TlsError};
+use fogmux_net::{ClientTrust, Stamp, TlsConfig, TlsError};
 
 use super::kept::Kept;
 use super::looked::Looked;
 use crate::admin_password;
 use crate::compose::Running;
 use crate::config::Config;
+use crate::data;
 use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
 use crate::oscore;
@@ -25,37 +28,46 @@ use crate::oscore;
 /// The interval of the checks; a change takes effect after two of them.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
+/// The state of several files.
+type Stamps = Vec<(PathBuf, Stamp)>;
+
 /// The state of the files when they were last read.
 pub(super) struct Watch {
-    certificates: Vec<(PathBuf, Stamp)>,
+    certificates: Looked<Stamps>,
     /// `None` if the files cannot be checked.
-    rules: Looked<Option<Vec<(PathBuf, Stamp)>>>,
+    rules: Looked<Option<Stamps>>,
     /// `None` if the files cannot be checked.
-    contexts: Looked<Option<Vec<(PathBuf, Stamp)>>>,
+    contexts: Looked<Option<Stamps>>,
     kept: Kept,
-    /// The last error that was logged of certificates, of rules, and of contexts.
-    said: [Option<String>; 3],
+    /// Whether the next start knows `kept`.
+    is_saved: bool,
 }
-
-/// The places in [`Watch::said`].
-const CERTIFICATES: usize = 0;
-const RULES: usize = 1;
-const CONTEXTS: usize = 2;
 
 impl Watch {
     /// Starts watching. The watched files are to be read after this, so that no change in between is missed.
     pub(super) fn new(config: &Config, home: &Home) -> Self {
-        let certificates =
-            home.tls.iter().flat_map(|tls| tls.files()).map(|file| (file.clone(), Stamp::of(&file))).collect();
+        let certificates = Looked::new(certificates(home));
         let (rules, contexts) = (Looked::new(stamp(config, home)), Looked::new(contexts(config, home)));
-        let kept = sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default();
-        Self { certificates, rules, contexts, kept, said: Default::default() }
+        let kept = kept_now(config, home);
+        Self { certificates, rules, contexts, kept, is_saved: true }
     }
 
     /// Starts again, without forgetting files that must not disappear.
     pub(super) fn anew(&self, config: &Config, home: &Home) -> Self {
-        let fresh = Self::new(config, home);
-        Self { kept: self.kept.and(fresh.kept), ..fresh }
+        Self { kept: self.kept, is_saved: self.is_saved, ..Self::new(config, home) }
+    }
+
+    /// Has the next start know the files that exist now. A disk that takes nothing keeps no gateway from running; the
+    /// next check tries again.
+    pub(super) fn remember(&mut self, home: &Home) {
+        let saved = self.kept.save(&home.directory);
+        let was_saved = std::mem::replace(&mut self.is_saved, saved.is_ok());
+        if let Err(error) = saved
+            && was_saved
+        {
+            let file = home.directory.join(data::IN_USE);
+            tracing::warn!(%error, "{}: cannot be written; the next start would miss no file", file.display());
+        }
     }
 
     /// Reads users, rules and keys for a running gateway.
@@ -71,52 +83,94 @@ impl Watch {
 
     /// Puts rules in place that were read from the files, or are in them now.
     pub(super) fn put_in_place(&mut self, running: &Running, rules: Rules, config: &Config, home: &Home) {
-        self.kept = self.kept.and(sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default());
+        self.keep(config, home);
         running.authority.replace(rules);
         admin_password::look(&running.authority, &home.directory);
         running.gateway.shared.bus.invalidate();
         running.gateway.shared.refusals.forget();
     }
 
+    /// Reads certificates, keys and revocation lists, and ends the connections of certificates that are revoked by now
+    /// if that is configured. If it fails, the next check tries again.
+    ///
+    /// Handshakes put a list in place as well, so connections are ended even if something else cannot be read.
+    pub(super) fn put_certificates_in_place(
+        &mut self,
+        running: &Running,
+        config: &Config,
+        home: &Home,
+    ) -> Result<(), TlsError> {
+        let Some(tls) = running.gateway.tls() else { return Ok(()) };
+        let read = tls.reload();
+        self.keep(config, home);
+        let cut = tls.clients().filter(|_| tls.cuts_revoked()).map_or(0, ClientTrust::cut_revoked);
+        if cut > 0 {
+            // This check also ends DTLS sessions, which may be at rest for hours.
+            running.authority.look_again();
+            tracing::info!(count = cut, "connections are cut, their certificates have been revoked");
+        }
+        read
+    }
+
+    /// Notes files that must not disappear from now on.
+    fn keep(&mut self, config: &Config, home: &Home) {
+        let kept = self.kept.and(kept_now(config, home));
+        if kept != self.kept {
+            self.kept = kept;
+            self.remember(home);
+        }
+    }
+
+    /// Has the certificates read at the next check, because they could not be used. Returns whether that is news.
+    pub(super) fn fail_certificates(&mut self, error: &TlsError) -> bool {
+        self.certificates.fail(&error.to_string())
+    }
+
+    /// Has the OSCORE contexts read at the next check, because they could not be used. Returns whether that is news.
+    pub(super) fn fail_contexts(&mut self, failure: &Failure) -> bool {
+        self.contexts.fail(&oscore::not_in_use(failure))
+    }
+
     /// Refuses what was read while a file was being written.
     pub(super) fn unchanged(&self, config: &Config, home: &Home) -> Result<(), Failure> {
-        if self.rules.is(&stamp(config, home)) && self.contexts.is(&contexts(config, home)) {
+        if self.is_quiet(config, home) {
             return Ok(());
         }
-        Err(Failure::new(Status::Config, "users, rules or keys have changed while they were read"))
+        Err(Failure::new(Status::Config, "users, rules, keys or certificates have changed while they were read"))
+    }
+
+    /// Returns whether no file has changed since this was made.
+    pub(super) fn is_quiet(&self, config: &Config, home: &Home) -> bool {
+        self.rules.is_quiet(&stamp(config, home))
+            && self.contexts.is_quiet(&contexts(config, home))
+            && self.certificates.is_quiet(&certificates(home))
     }
 
     /// Checks the files of users, rules and keys, and applies changes.
     pub(super) fn look(&mut self, running: &Running, config: &Config, home: &Home) {
+        if !self.is_saved {
+            self.remember(home);
+        }
         self.look_at_rules(running, config, home);
         self.look_at_contexts(running, config, home);
     }
 
     /// Checks the files of certificates and revocation lists, and applies changes.
-    pub(super) fn look_at_certificates(&mut self, running: &Running, home: &Home) {
-        let now: Vec<_> = self.certificates.iter().map(|(file, _)| (file.clone(), Stamp::of(file))).collect();
-        let Some(tls) = home.tls.as_ref().filter(|_| now != self.certificates) else { return };
-        match read_certificates(running, tls) {
+    pub(super) fn look_at_certificates(&mut self, running: &Running, config: &Config, home: &Home) {
+        let before = certificates(home);
+        if !self.certificates.settled(&before) {
+            return;
+        }
+        match self.put_certificates_in_place(running, config, home) {
             Ok(()) => {
-                self.certificates = now;
-                self.worked(CERTIFICATES);
                 tracing::info!("certificates and revocations are read again");
+                self.certificates.apply(before);
             }
-            Err(error) => self.failed(CERTIFICATES, format!("certificates and revocations stay as they were: {error}")),
-        }
-    }
-
-    /// Reports what cannot be used, unless that was said before.
-    fn failed(&mut self, place: usize, what: String) {
-        if let Some(said) = self.said.get_mut(place).filter(|said| said.as_ref() != Some(&what)) {
-            tracing::error!("{what}");
-            *said = Some(what);
-        }
-    }
-
-    fn worked(&mut self, place: usize) {
-        if let Some(said) = self.said.get_mut(place) {
-            *said = None;
+            Err(error) => {
+                if self.fail_certificates(&error) {
+                    tracing::error!(%error, "certificates and revocations stay as they were");
+                }
+            }
         }
     }
 
@@ -125,20 +179,22 @@ impl Watch {
         if !self.rules.settled(&before) {
             return;
         }
-        match self.rules(config, home) {
+        let fresh = self.rules(config, home);
+        if !self.rules.read(&before, stamp(config, home)) {
+            return;
+        }
+        match fresh {
             Ok(rules) => {
-                if self.rules.read(before, stamp(config, home)) {
-                    self.put_in_place(running, rules, config, home);
-                    self.worked(RULES);
-                    tracing::info!("users, rules and keys are read again");
+                self.put_in_place(running, rules, config, home);
+                self.rules.apply(before);
+                tracing::info!("users, rules and keys are read again");
+            }
+            Err(failure) => {
+                let why = failure.message().unwrap_or_default();
+                if self.rules.fail(&why) {
+                    tracing::error!("users, rules and keys stay as they were: {why}");
                 }
             }
-            Err(failure) if before == stamp(config, home) => {
-                let why = failure.message().unwrap_or_default();
-                self.failed(RULES, format!("users, rules and keys stay as they were: {why}"));
-            }
-            // It was being written.
-            Err(_) => {}
         }
     }
 
@@ -148,41 +204,36 @@ impl Watch {
             return;
         }
         let keyring = &running.contexts;
-        match oscore::read(keyring, config, &home.directory) {
-            Ok(fresh) => {
-                if !self.contexts.read(before, contexts(config, home)) {
-                    return;
-                }
-                // A context that is gone is out of use all the same.
-                match oscore::put_in_place(keyring, fresh, &home.directory) {
-                    Ok(()) => {
-                        self.worked(CONTEXTS);
-                        tracing::info!("OSCORE contexts are read again");
-                    }
-                    Err(failure) => self.failed(CONTEXTS, oscore::not_in_use(&failure)),
+        let fresh = oscore::read(keyring, config, &home.directory);
+        if !self.contexts.read(&before, contexts(config, home)) {
+            return;
+        }
+        match fresh.and_then(|fresh| oscore::put_in_place(keyring, fresh, &home.directory)) {
+            Ok(()) => {
+                self.contexts.apply(before);
+                tracing::info!("OSCORE contexts are read again");
+            }
+            Err(failure) => {
+                if self.fail_contexts(&failure) {
+                    tracing::error!("{}", oscore::not_in_use(&failure));
                 }
             }
-            Err(failure) if before == contexts(config, home) => self.failed(CONTEXTS, oscore::not_in_use(&failure)),
-            Err(_) => {}
         }
     }
 }
 
-/// Reads certificates and revocation lists again, and cuts the connections that they revoke, on whatever way a change
-/// comes in.
-pub(super) fn read_certificates(running: &Running, tls: &TlsConfig) -> Result<(), TlsError> {
-    let read = tls.reload();
-    if let Some(clients) = tls.clients().filter(|_| tls.cuts_revoked()) {
-        match clients.cut_revoked() {
-            0 => {}
-            count => {
-                // This check also ends DTLS sessions, which may be at rest for hours.
-                running.authority.look_again();
-                tracing::info!(count, "connections are cut, their certificates have been revoked");
-            }
-        }
-    }
-    read
+fn kept_now(config: &Config, home: &Home) -> Kept {
+    sources(config, home).map(|sources| Kept::of(&sources, &home::lists(config, &home.directory))).unwrap_or_default()
+}
+
+/// Returns the state of the files of certificates, keys and revocation lists.
+fn certificates(home: &Home) -> Stamps {
+    home.tls
+        .iter()
+        .flat_map(TlsConfig::files)
+        .map(|file| (Stamp::of(&file), file))
+        .map(|(stamp, file)| (file, stamp))
+        .collect()
 }
 
 fn sources(config: &Config, home: &Home) -> Option<Sources> {
@@ -190,17 +241,17 @@ fn sources(config: &Config, home: &Home) -> Option<Sources> {
 }
 
 /// Returns the state of the files of users, rules and keys.
-fn stamp(config: &Config, home: &Home) -> Option<Vec<(PathBuf, Stamp)>> {
+fn stamp(config: &Config, home: &Home) -> Option<Stamps> {
     sources(config, home).map(|sources| sources.files().map(|file| (file.to_owned(), Stamp::of(file))).collect())
 }
 
 /// Returns the state of the OSCORE contexts' files.
-fn contexts(config: &Config, home: &Home) -> Option<Vec<(PathBuf, Stamp)>> {
+fn contexts(config: &Config, home: &Home) -> Option<Stamps> {
     contexts_in(&oscore::directory(config, &home.directory))
 }
 
 /// Includes files one level below, for aiocoap's directories; excludes the journal, which the gateway writes.
-fn contexts_in(directory: &Path) -> Option<Vec<(PathBuf, Stamp)>> {
+fn contexts_in(directory: &Path) -> Option<Stamps> {
     let mut files = list(directory)?;
     files.retain(|file| {
         let name = file.file_name().unwrap_or_default().as_encoded_bytes();

@@ -25,6 +25,8 @@ pub(super) struct Durable {
     held_back: Vec<PacketId>,
     away: Away,
     pub(super) looked: Looked,
+    /// The message whose arrival in the store was asked for by the last drain that had to wait for it.
+    pub(super) asked: Option<Sequence>,
 }
 
 /// The last look for messages that the store has refused. Commits of sessions have their outcomes in the order of the
@@ -167,7 +169,8 @@ impl Durable {
     }
 
     fn of(store: Arc<dyn SessionStore>, log: SessionLog, away: Away) -> Self {
-        Self { store, log, changes: Changes::default(), held_back: Vec::new(), away, looked: Looked::default() }
+        let (changes, looked) = (Changes::default(), Looked::default());
+        Self { store, log, changes, held_back: Vec::new(), away, looked, asked: None }
     }
 
     /// Changes records.
@@ -256,7 +259,7 @@ impl Durable {
 
     /// Ends the session's records with those of its deliveries.
     pub(super) fn end(self, deliveries: Vec<StoredDelivery>) -> Completion {
-        let Self { store, log, changes, held_back: _, away: _, looked: _ } = self;
+        let Self { store, log, changes, held_back: _, away: _, looked: _, asked: _ } = self;
         // Puts that wait are over as well. Without them the batch only forgets, and a full disk takes it.
         let mut batch = changes.forgets.unwrap_or_else(|| store.batch());
         log.end(deliveries, batch.as_mut());

@@ -268,8 +268,8 @@ impl MqttMailbox {
     /// Whether a drain would yield something, retransmissions aside.
     pub(super) fn is_sendable(&self) -> bool {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
-        let mut may_send =
-            |kept: &Kept| kept.qos == Qos::AtMostOnce || (self.window_open() && self.fate(kept, cx) != Fate::Waits);
+        let mut is_due = |kept: &Kept| matches!(self.fate(kept, cx), Fate::Sendable | Fate::Refused);
+        let mut may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || (self.window_open() && is_due(kept));
         !self.out.is_empty() || (!self.outbound.is_resending() && self.queue.front().is_some_and(&mut may_send))
     }
 
@@ -324,7 +324,11 @@ impl MqttMailbox {
             }
             match self.fate(front, cx) {
                 Fate::Sendable => {}
-                Fate::Waits => break,
+                Fate::Behind => break,
+                Fate::Unstored => {
+                    self.note_asked();
+                    break;
+                }
                 Fate::Refused => {
                     drained.refused += 1;
                     self.drop_oldest();

@@ -146,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return None;
         }
         let waiting =
-            self.slot.with_asleep(self.claim, |mailbox| mailbox.is_sendable() || (pulls > 0 && mailbox.is_empty()));
+            self.slot.with_asleep(self.claim, |mailbox| mailbox.is_forgotten() || (pulls > 0 && mailbox.is_empty()));
         let stuck = egress.is_runnable() || output > 0 || waiting == Some(true);
         stuck.then(|| format!("{egress:?}, {output} bytes, {pulls} filters to pull, mailbox {waiting:?}"))
     }

@@ -21,8 +21,10 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Sendable,
-    /// The identifiers between are not over, or the store does not have it yet.
-    Waits,
+    /// The identifiers between are not over; an acknowledgement ends this.
+    Behind,
+    /// The store does not have it yet, and wakes the task.
+    Unstored,
     /// The store has not taken it.
     Refused,
 }
@@ -83,12 +85,30 @@ impl MqttMailbox {
         let Some(stored) = &kept.stored else { return Fate::Sendable };
         if kept.qos == Qos::ExactlyOnce {
             match stored.poll_stored(cx) {
-                Poll::Pending => return Fate::Waits,
+                Poll::Pending => return Fate::Unstored,
                 Poll::Ready(Err(_)) => return Fate::Refused,
                 Poll::Ready(Ok(())) => {}
             }
         }
-        if self.outbound.may_skip_to(durable::packet_id(stored)) { Fate::Sendable } else { Fate::Waits }
+        if self.outbound.may_skip_to(durable::packet_id(stored)) { Fate::Sendable } else { Fate::Behind }
+    }
+
+    /// Notes that the store wakes the task for the first message of the queue.
+    pub(super) fn note_asked(&mut self) {
+        let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
+        if let Some(durable) = &mut self.durable {
+            durable.asked = first;
+        }
+    }
+
+    /// Whether a drain would yield something that nobody wakes the task for; asked by the liveness oracle. A store
+    /// takes a message at any moment, also between a drain and this: it wakes the task then, because the drain asked
+    /// it to.
+    pub(in crate::mqtt) fn is_forgotten(&self) -> bool {
+        let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
+        let asked = self.durable.as_ref().and_then(|durable| durable.asked);
+        let wakes = self.out.is_empty() && asked.is_some() && asked == first;
+        !wakes && self.is_sendable()
     }
 
     /// A message is dropped: its record is forgotten.

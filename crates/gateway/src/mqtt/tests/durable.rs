@@ -1,6 +1,7 @@
 //! Sessions that outlive the process (ADR 0042), over a store in memory that loses what was not committed.
 
 mod any_order;
+mod asleep;
 mod disk;
 mod refused;
 mod shared;
