@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 73] = [
+const PUBLIC: [&str; 76] = [
     "agent",
     "agent-key",
     "all",
@@ -20,6 +20,7 @@ const PUBLIC: [&str; 73] = [
     "coap-answer",
     "coap-delay",
     "coap-server",
+    "coap-token",
     "columns",
     "common",
     "count",
@@ -61,10 +62,12 @@ const PUBLIC: [&str; 73] = [
     "retain",
     "rounds",
     "rounds-max",
+    "rules",
     "seconds",
     "securities",
     "security",
     "seed",
+    "server-key",
     "session",
     "size",
     "sizes",
