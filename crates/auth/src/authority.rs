@@ -220,7 +220,8 @@ impl Authority {
         self.rules().admits(principal)
     }
 
-    /// Tells the pre-shared key of an identity from the next one, within this process; `None` for an identity without one.
+    /// Tells the pre-shared key of an identity from the next one, within this process; `None` for an identity without
+    /// one.
     #[must_use]
     pub fn psk_mark(&self, identity: &[u8]) -> Option<u64> {
         self.rules().psks.mark(identity)

@@ -81,8 +81,8 @@ impl Principal {
         Self { proof, ..self }
     }
 
-    /// Whether a credential that was judged again gives what it gave at the login: the user, and the groups that are its
-    /// own. The users file may have put the user into others.
+    /// Whether a credential that was judged again gives what it gave at the login: the user, and the groups that are
+    /// its own. The users file may have put the user into others.
     #[must_use]
     pub fn is_same_login(&self, again: &Self) -> bool {
         let of = |one: &Self| (Arc::clone(&one.name), one.source, one.proof, Arc::clone(&one.granted));

@@ -108,7 +108,8 @@ pub(super) struct Admission {
     contexts: HashMap<u64, Known, RandomState>,
 }
 
-/// Tells the key of a pre-shared key's identity from another key of the same identity ([`Authority::psk_mark`]).
+/// Tells the key of a pre-shared key's identity from another key of the same identity
+/// ([`fogmux_auth::Authority::psk_mark`]).
 type KeyMark = Option<u64>;
 
 /// No generation of rules has this number.
@@ -165,7 +166,7 @@ impl Admission {
                 let (peer, opened_by, known) = self.associations.get_mut(association)?;
                 let is_first = known.generation == NEVER;
                 known.get(ctx, now, || {
-                    // Whoever knows only the previous key of an identity is not its owner any more.
+                    // A peer that knows only the previous key of an identity is not its owner any more.
                     if !is_first && *opened_by != mark(ctx, peer) {
                         return None;
                     }

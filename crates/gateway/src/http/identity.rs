@@ -80,8 +80,8 @@ impl Identity {
 }
 
 impl Identity {
-    /// Checks the credential again, if the rules have changed since a generation of them: the body of a request may have
-    /// taken minutes to come.
+    /// Checks the credential again, if the rules have changed since a generation of them: the body of a request may
+    /// have taken minutes to come.
     ///
     /// # Errors
     /// 403.
