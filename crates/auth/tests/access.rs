@@ -224,6 +224,15 @@ fn loading_reports_every_file_and_never_opens_access() {
     assert!(Rules::load(&Sources { users: path("none.toml"), ..Sources::default() }).is_ok());
 }
 
+#[test]
+fn the_files_of_sources_are_all_that_are_named() {
+    let path = |name: &str| Some(Path::new(name).to_owned());
+    assert_eq!(Sources::default().files().count(), 0);
+    let named =
+        Sources { users: path("u"), acl: path("a"), psk: path("p"), certificates: path("c"), ..Sources::default() };
+    assert_eq!(named.files().collect::<Vec<_>>(), ["u", "a", "p", "c"].map(Path::new));
+}
+
 fn level() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "%u", "%c", "+", "$x"])
 }

@@ -5,13 +5,15 @@ mod dates;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use fogmux_auth::{Acl, CertificateRules, Psks, Tokens, Users};
-use fogmux_net::{ClientTrust, TlsConfig, TlsError};
+use fogmux_auth::{Acl, CertificateRules, Psks, SourceSet, Tokens, Users};
+use fogmux_net::{ClientTrust, ListExpiry, TlsConfig, TlsError};
 
-use crate::cli::Check;
+use crate::cli::{Check, Files};
 use crate::config::{Config, Listener, Location, Problem, Problems, REFERENCE, load, sources};
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::home;
+use crate::installed;
 use crate::memory_limit;
 use crate::output::say;
 
@@ -22,9 +24,10 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     };
     let checked = read(Some(file), &[]).and_then(|config| {
         let judged = dates::judge(&config, SystemTime::now());
-        let mut problems = problems_of_files(&config);
+        let directory = directory_of(arguments, file);
+        let mut problems = problems_of_files(&config, directory.as_deref());
         problems.0.extend(judged.problems);
-        let warnings = || remarks(&config, None).into_iter().chain(judged.warnings).collect::<Vec<_>>();
+        let warnings = || remarks(&config, directory.as_deref()).into_iter().chain(judged.warnings).collect::<Vec<_>>();
         if problems.0.is_empty() { Ok(warnings()) } else { Err(ReadError::Problems(problems)) }
     });
     match checked {
@@ -51,12 +54,20 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the data directory of the gateway that the file is for. Where there may be several, it is not known.
+fn directory_of(arguments: &Check, file: &Path) -> Option<PathBuf> {
+    let (directory, config) = (arguments.directory.clone(), Some(file.to_owned()));
+    installed::locate(&Files { directory, config, root: "/".into() }).and_then(|located| located.directory()).ok()
+}
+
 /// Returns remarks on a valid configuration that probably has another effect than intended: the warnings of a start,
 /// and notes on the files of credentials and rules, which are in the data directory – the default one if it is `None` –
 /// unless the configuration names others.
 pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> {
     let mut remarks = warnings(config, directory);
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| silent_groups(name, listener)));
+    remarks.extend(config.listeners.each().filter_map(|(name, listener)| no_logins(name, listener)));
+    remarks.extend(no_lists(config, directory));
     let file = |named: &Option<PathBuf>, name: &str| {
         named.clone().or_else(|| Some(data::directory(directory).ok()?.join(name)).filter(|file| file.is_file()))
     };
@@ -86,11 +97,42 @@ fn silent_groups(name: &str, listener: &Listener) -> Option<String> {
     })
 }
 
+/// Remarks on a listener at which no credential is accepted.
+fn no_logins(name: &str, listener: &Listener) -> Option<String> {
+    let is_closed = listener.enabled && listener.auth == SourceSet::NONE;
+    is_closed.then(|| format!("listeners.{name}.auth: no credential is accepted, so nobody can log in"))
+}
+
+/// Remarks on a policy for lists that have expired where there is no list.
+fn no_lists(config: &Config, directory: Option<&Path>) -> Option<String> {
+    let file = home::lists(config, &data::directory(directory).ok()?);
+    let is_missing = matches!(file.try_exists(), Ok(false));
+    (is_missing && config.tls.crl_expiry == ListExpiry::Refuse).then(|| {
+        format!(
+            "tls.crl_expiry: there is no revocation list ({}), and without one every certificate of the authority is \
+             accepted",
+            file.display()
+        )
+    })
+}
+
+/// Warns of proxies that are everybody.
+fn proxies_of_all(config: &Config) -> Option<String> {
+    let is_all =
+        |network: &&String| network.rsplit_once('/').is_some_and(|(_, bits)| bits.trim_matches('0').is_empty());
+    config.proxy.addresses.iter().find(is_all).map(|network| {
+        format!(
+            "proxy.addresses: {network:?} is every address, so each client is believed what it says of its own address, \
+             and can avoid the limits and waiting times of an address"
+        )
+    })
+}
+
 /// Returns warnings about a configuration that grants more than it seems to, or marks that do not fit the memory there
 /// is. `directory` is the data directory, or the default.
 pub(crate) fn warnings(config: &Config, directory: Option<&Path>) -> Vec<String> {
     let marks = memory_limit::warnings(config, memory_limit::of_control_group());
-    open_to_all(config, directory).into_iter().chain(marks).collect()
+    open_to_all(config, directory).into_iter().chain(proxies_of_all(config)).chain(marks).collect()
 }
 
 /// Warns of listeners that other hosts reach when there is no access file.
@@ -111,8 +153,8 @@ fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
     ))
 }
 
-/// Returns the problems inside the files that a configuration names.
-pub(crate) fn problems_of_files(config: &Config) -> Problems {
+/// Returns the problems inside the files that a configuration names, and of what it needs in the data directory.
+pub(crate) fn problems_of_files(config: &Config, directory: Option<&Path>) -> Problems {
     let mut problems = Vec::new();
     let mut note = |key: &str, found: fogmux_auth::Problems| {
         problems.extend(found.0.into_iter().map(|problem| Problem {
@@ -138,7 +180,22 @@ pub(crate) fn problems_of_files(config: &Config) -> Problems {
         note("auth.token", found);
     }
     problems_of_certificates(config, &mut note);
+    problems.extend(lack_of_rules(config, directory));
     Problems(problems)
+}
+
+/// Finds anonymous access beyond loopback without access rules, which a start refuses.
+fn lack_of_rules(config: &Config, directory: Option<&Path>) -> Option<Problem> {
+    let name = home::needs_rules(config).filter(|_| config.auth.acl_file.is_none())?;
+    let usual = data::directory(directory).ok()?.join(data::ACL);
+    // A directory that is closed to this user may have one.
+    let is_missing = matches!(data::found(usual.clone()), Ok(None));
+    is_missing.then(|| Problem {
+        location: Some(Location { file: usual, line: 0 }),
+        key: format!("listeners.{name}.allow_remote_anonymous"),
+        found: "anonymous access beyond loopback needs an access file that says what is allowed".to_owned(),
+        accepted: "this file, another by auth.acl_file, or the data directory that has it by --data".to_owned(),
+    })
 }
 
 /// Finds what a start would refuse in the files of `tls`.
@@ -162,6 +219,9 @@ fn problems_of_certificates(config: &Config, note: &mut dyn FnMut(&str, fogmux_a
         }
     }
     let lists = tls.crl_file.as_deref();
+    if let Some(file) = lists.filter(|file| matches!(file.try_exists(), Ok(false))) {
+        note("tls.crl_file", fogmux_auth::Problems::of_file(file, "does not exist; no certificate would be revoked"));
+    }
     // Without a file of authorities the gateway has one of its own in the data directory.
     let read = match &tls.client_ca_file {
         Some(file) => ClientTrust::load_with(file, lists.unwrap_or(Path::new("")), tls.crl_expiry).map(drop),
@@ -213,4 +273,34 @@ impl From<ReadError> for Failure {
 fn invalid(problems: &Problems) -> Failure {
     let count = problems.0.len();
     Failure::new(Status::Config, if count == 1 { "1 problem".to_owned() } else { format!("{count} problems") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Source;
+
+    #[test]
+    fn what_has_another_effect_than_intended_is_remarked() {
+        let directory = tempfile::tempdir().unwrap();
+        let said = |text: &str| {
+            let config = load(&[Source::new("f.toml", text)]).unwrap_or_else(|problems| panic!("{text}: {problems}"));
+            remarks(&config, Some(directory.path())).join("\n")
+        };
+        assert_eq!(said(""), "");
+        for (text, key) in [
+            ("[proxy]\naddresses = [\"192.0.2.1\", \"0.0.0.0/0\"]\n", "proxy.addresses"),
+            ("[proxy]\naddresses = [\"::/00\"]\n", "proxy.addresses"),
+            ("[listeners.mqtts]\nauth = []\n", "listeners.mqtts.auth"),
+            ("[tls]\ncrl_expiry = \"refuse\"\n", "tls.crl_expiry"),
+        ] {
+            assert!(said(text).starts_with(key), "{text}: {}", said(text));
+        }
+        for text in ["[proxy]\naddresses = [\"10.0.0.0/8\", \"192.0.2.0/10\"]\n", "[tls]\ncrl_expiry = \"warn\"\n"] {
+            assert_eq!(said(text), "", "{text}");
+        }
+        std::fs::create_dir(directory.path().join(data::PKI)).unwrap();
+        std::fs::write(directory.path().join(data::REVOCATIONS), "").unwrap();
+        assert_eq!(said("[tls]\ncrl_expiry = \"refuse\"\n"), "");
+    }
 }

@@ -135,6 +135,9 @@ pub(crate) struct Check {
     /// Print every key with its default instead
     #[arg(long, conflicts_with = "file")]
     pub(crate) defaults: bool,
+    /// Data directory, for what depends on files in it [default: the installed service's, else your own as of serve]
+    #[arg(long = "data", value_name = "DIR", conflicts_with = "defaults")]
+    pub(crate) directory: Option<PathBuf>,
     /// Print the errors as JSON
     #[arg(long)]
     pub(crate) json: bool,

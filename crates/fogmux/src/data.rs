@@ -72,7 +72,8 @@ pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     open.sync_all()
 }
 
-/// Writes a file as [`write_private`] does, and renames it into place: after a power cut it has the old text or the new.
+/// Writes a file as [`write_private`] does, and renames it into place: after a power cut it has the old text or the
+/// new.
 pub(crate) fn replace_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let beside = file.with_extension("new");
     write_private(&beside, bytes)?;

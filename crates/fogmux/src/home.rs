@@ -11,7 +11,7 @@ use fogmux_net::{ClientCertificates, ClientTrust, KeyKind, TlsConfig, pki};
 use crate::admin_password::{ADMIN, FILE as ADMIN_PASSWORD};
 use crate::callback;
 use crate::client::password_from;
-use crate::config::{Config, Tls};
+use crate::config::{Config, Listener, Tls};
 use crate::exit::{Failure, OrFail as _, Status};
 use crate::{data, disk};
 
@@ -218,6 +218,15 @@ pub(crate) fn sources(config: &Config, directory: Option<&Path>) -> Result<Sourc
     })
 }
 
+/// Returns a listener that needs access rules, because it admits anonymous clients of other machines.
+pub(crate) fn needs_rules(config: &Config) -> Option<&str> {
+    let opens = |listener: &Listener| {
+        let mut open = listener.addresses.iter().filter(|address| listener.lets_anonymous_in(**address));
+        listener.enabled && open.any(|address| !address.ip().is_loopback())
+    };
+    config.listeners.each().find(|(_, listener)| opens(listener)).map(|(name, _)| name)
+}
+
 /// Returns the widest policy for anonymous clients of all listeners; each listener applies its own as well.
 fn anonymous(config: &Config) -> AnonymousPolicy {
     let sockets = config.listeners.each().flat_map(|(_, one)| one.addresses.iter().map(move |at| (one, *at)));
@@ -308,6 +317,7 @@ mod tests {
         for (text, expected) in cases {
             let config = load(&[Source::new("f.toml", text)]).unwrap_or_else(|problems| panic!("{text}: {problems}"));
             assert_eq!(anonymous(&config), expected, "{text}");
+            assert_eq!(needs_rules(&config).is_some(), expected == Everywhere, "{text}");
             let directory = tempfile::tempdir().unwrap();
             assert_eq!(rules(&config, directory.path()).is_ok(), expected != Everywhere, "{text}");
             std::fs::write(directory.path().join(data::ACL), "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n")

@@ -265,7 +265,7 @@ impl ClientTrust {
                 tracing::info!(file = %self.0.revocations.display(), "revocation list read again");
             }
             Err(error) => {
-                // What was revoked before stays so.
+                // Revoked certificates stay revoked.
                 let why = error.to_string();
                 if failed.as_ref().is_none_or(|failed| failed.why != why || failed.stamp != stamp) {
                     tracing::error!(%error, "the revocation list cannot be used; the one before stays in force");

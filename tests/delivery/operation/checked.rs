@@ -32,6 +32,9 @@ const LISTENERS: &[(&[&str], &str)] = &[
     (&ENCRYPTED, "enabled = false"),
     (&ENCRYPTED, "anonymous = false"),
     (&ENCRYPTED, "auth = [\"certificate\"]"),
+    (&ENCRYPTED, "auth = []"),
+    (&ENCRYPTED, "address = \"0.0.0.0:0\""),
+    (&ENCRYPTED, "address = \"0.0.0.0:0\"\nallow_remote_anonymous = true"),
     (&DATAGRAM, "dtls_versions = [\"1.2\"]"),
     (&DATAGRAM, "dtls_versions = [\"1.3\"]"),
 ];
@@ -42,6 +45,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("tls", "client_ca_file = \"TEXT\""),
     ("tls", "crl_file = \"CA\""),
     ("tls", "crl_file = \"TEXT\""),
+    ("tls", "crl_file = \"TEXT.gone\""),
+    ("proxy", "addresses = [\"0.0.0.0/0\"]"),
     ("tls", "crl_expiry = \"refuse\""),
     ("tls", "cut_revoked = true"),
     ("auth", "acl_file = \"TEXT\""),

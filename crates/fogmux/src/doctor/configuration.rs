@@ -43,7 +43,7 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, r
             return None;
         }
     };
-    let problems = check::problems_of_files(&config);
+    let problems = check::problems_of_files(&config, Some(directory));
     if !problems.0.is_empty() {
         refuse(problems);
         return None;

@@ -48,7 +48,8 @@ fn metric_at(http: &str, name: &str) -> u64 {
 fn hostile_clients_cause_few_lines_and_hide_none_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(directory.path(), &[]);
-    let wrong: &[u8] = b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic YTpi\r\n\r\n";
+    let wrong: &[u8] =
+        b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic YTpi\r\n\r\n";
     let mistakes: [(&str, &[u8]); 8] = [
         ("mqtts", ADDRESS_AS_SERVER_NAME),
         ("https", ADDRESS_AS_SERVER_NAME),

@@ -108,7 +108,8 @@ pub(super) struct Admission {
     contexts: HashMap<u64, Known, RandomState>,
 }
 
-/// Tells the key of a pre-shared key's identity from another key of the same identity (`Authority::psk_mark`).
+/// Tells the key of a pre-shared key's identity from another key of the same identity
+/// ([`fogmux_auth::Authority::psk_mark`]).
 type KeyMark = Option<u64>;
 
 /// No generation of rules has this number.

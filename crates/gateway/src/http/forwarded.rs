@@ -61,7 +61,7 @@ fn elements_from_last<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Ite
     })
 }
 
-/// The text before the last comma that is not quoted, if there is one, and the element behind it.
+/// Returns the text before the last comma that is not quoted, if there is one, and the element behind it.
 fn split_last(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let mut quoted = false;
     for (at, byte) in line.iter().enumerate().rev() {
