@@ -93,8 +93,9 @@ impl Reloader {
         if self.renewal.is_under_way() {
             return;
         }
-        self.watch.look_at_certificates(running, &self.config, &self.home);
-        if !self.renewal.begin_in_time(&self.config, &self.home, tls) {
+        let in_force = self.watch.look_at_certificates(running, &self.config, &self.home);
+        // A new certificate that is about to be read makes the end of the present one nobody's concern.
+        if !self.renewal.begin_in_time(&self.config, &self.home, tls) && in_force {
             self.expiry.look(tls);
         }
     }

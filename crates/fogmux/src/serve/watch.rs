@@ -158,21 +158,24 @@ impl Watch {
         self.look_at_contexts(running, config, home);
     }
 
-    /// Checks the files of certificates and revocation lists, and applies changes.
-    pub(super) fn look_at_certificates(&mut self, running: &Running, config: &Config, home: &Home) {
+    /// Checks the files of certificates and revocation lists, and applies changes. Returns whether those that are on the
+    /// disk are in force.
+    pub(super) fn look_at_certificates(&mut self, running: &Running, config: &Config, home: &Home) -> bool {
         let before = certificates(home);
         if !self.certificates.settled(&before) {
-            return;
+            return self.certificates.is(&before);
         }
         match self.put_certificates_in_place(running, config, home) {
             Ok(()) => {
                 tracing::info!("certificates and revocations are read again");
                 self.certificates.apply(before);
+                true
             }
             Err(error) => {
                 if self.fail_certificates(&error) {
                     tracing::error!(%error, "certificates and revocations stay as they were");
                 }
+                false
             }
         }
     }

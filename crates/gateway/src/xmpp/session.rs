@@ -5,7 +5,6 @@ mod deadlines;
 use std::{
     future::{Future as _, poll_fn},
     net::Ipv4Addr,
-    num::NonZeroU64,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -56,12 +55,10 @@ pub(super) struct Session<S> {
     unacknowledged: Option<Box<Deadline>>,
     /// Since when the client is not read, for our own reasons: such time counts against no deadline.
     unread_since: Option<Running>,
-    /// The credential of the handshake, if it has shown one.
-    handshake: Option<Handshake>,
     /// Its place among the unfinished stanzas of all clients, while it has more than a little.
     place: Option<Box<Place>>,
-    /// When the login expires, as a token does, in seconds since 1970.
-    expires_unix_s: Option<NonZeroU64>,
+    /// In a box, because most connections have nothing of it.
+    login: Option<Box<Login>>,
     /// Until then, by the clock as it was when the rules were last looked at.
     expires: Option<Pin<Box<Sleep>>>,
     /// The generation of the rules under which the client was last checked.
@@ -70,6 +67,15 @@ pub(super) struct Session<S> {
     reading: Option<Reading>,
     /// The gateway shuts down: the connection ends when everything is sent.
     empties: bool,
+}
+
+/// Why a login may end.
+#[derive(Debug)]
+struct Login {
+    /// When it expires, as a token does, in seconds since 1970.
+    expires_unix_s: Option<u64>,
+    /// The credential of the handshake, if that has shown one.
+    handshake: Option<Handshake>,
 }
 
 /// From now until a moment of the wall clock, in seconds since 1970.
@@ -89,6 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         (expires_unix_s, handshake): (Option<u64>, Option<Handshake>),
     ) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared.shutdown));
+        let ends = expires_unix_s.is_some() || handshake.is_some();
         Self {
             stream,
             core,
@@ -103,9 +110,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             open: None,
             unacknowledged: None,
             unread_since: None,
-            handshake,
             place: None,
-            expires_unix_s: expires_unix_s.map(|end| NonZeroU64::new(end).unwrap_or(NonZeroU64::MIN)),
+            login: ends.then(|| Box::new(Login { expires_unix_s, handshake })),
             expires: None,
             // The first turn checks: the rules may have changed since the login.
             generation: 0,
@@ -261,15 +267,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let generation = authority.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.expires = self.expires_unix_s.map(|end| Box::pin(tokio::time::sleep(left(end.get()))));
+            let login = self.login.as_deref();
+            let expires = login.and_then(|login| login.expires_unix_s);
+            self.expires = expires.map(|end| Box::pin(tokio::time::sleep(left(end))));
             let principal = self.core.me.gate.access().principal();
-            if !credential::holds(&self.core.ctx, self.handshake.as_ref(), principal) {
+            if !credential::holds(&self.core.ctx, login.and_then(|login| login.handshake.as_ref()), principal) {
                 let error = StreamError::new(StreamCondition::Reset, "the credentials are not taken any more");
                 self.core.machine.fail(error, &mut self.core.out);
             }
         }
         if self.expires.as_mut().is_some_and(|expires| expires.as_mut().poll(cx).is_ready()) {
-            (self.expires, self.expires_unix_s) = (None, None);
+            (self.expires, self.login) = (None, None);
             // RFC 6120 §4.9.3.16: log in again.
             let error = StreamError::new(StreamCondition::Reset, "the credentials have expired");
             self.core.machine.fail(error, &mut self.core.out);
