@@ -7,6 +7,7 @@ mod link;
 mod moves;
 mod networks;
 mod opening;
+mod owners;
 mod places;
 mod records;
 mod room;
@@ -22,8 +23,8 @@ use std::{
     time::Duration,
 };
 
-pub use self::config::{Counters, EndpointConfig};
-use self::{entry::Entry, moves::Names, networks::Networks, places::Places, room::Anonymous};
+pub use self::config::{Counters, EndpointConfig, Evicted};
+use self::{entry::Entry, moves::Names, networks::Networks, owners::Owners, places::Places, room::Anonymous};
 use super::{
     Association, CookieKey, Credentials, End, Inbox, Platform,
     session::EPOCH,
@@ -76,6 +77,7 @@ pub struct Endpoint<P> {
     sessions: usize,
     anonymous: Anonymous,
     pub(super) networks: Networks,
+    pub(super) owners: Owners,
     next: u64,
     scratch: Vec<u8>,
     counters: Counters,
@@ -105,6 +107,7 @@ impl<P: Peer> Endpoint<P> {
             sessions: 0,
             anonymous: Anonymous::default(),
             networks: Networks::default(),
+            owners: Owners::default(),
             next: 0,
             scratch: Vec::new(),
             counters: Counters::default(),

@@ -5,6 +5,7 @@ mod keys;
 mod net;
 mod review;
 mod room;
+mod shares;
 mod wear;
 
 use std::{

@@ -36,6 +36,11 @@ impl<P: Peer> Live<P> {
         self.moved.as_ref().map_or(peer, |moved| moved.from)
     }
 
+    /// Where it counts: where it is, or was made as long as nobody has proved to receive where it is.
+    pub(super) fn home(&self, peer: P) -> P {
+        self.moved.as_ref().filter(|moved| !moved.is_validated()).map_or(peer, |moved| moved.from)
+    }
+
     pub(super) fn is_revoked(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.is_revoked())
     }

@@ -59,7 +59,7 @@ impl<P: Peer> Endpoint<P> {
         let known_as = live.known_as(entry.peer);
         let peer = entry.peer;
         self.names.forget(known_as, &live);
-        self.count_out(peer.address(), &live);
+        self.count_out(slot, peer, &live);
         match end {
             // RFC 5246 §7.2.1: close_notify is answered with the same.
             End::Closed | End::Idle | End::Evicted | End::Spent | End::Revoked | End::Ours => {
