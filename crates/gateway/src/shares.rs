@@ -1,5 +1,7 @@
 //! Refusals in tables that all principals share (ADR 0031, ADR 0036): counters, and a log line that names whose it was.
 
+use std::net::SocketAddr;
+
 use fogmux_bus::Timestamp;
 use fogmux_fair::Owner;
 
@@ -140,6 +142,13 @@ impl ShareMetrics {
         self.gave_way.add(Table::Sessions, 1);
         if let Some(suppressed) = self.log.admit(now) {
             tracing::warn!(principal, client, suppressed, "an MQTT session gave way to one of another principal");
+        }
+    }
+
+    /// Logs a DTLS session that gave way, a line a second at most. The metrics count them by reason.
+    pub(crate) fn dtls_session_gave_way(&self, peer: SocketAddr, now: Timestamp) {
+        if let Some(suppressed) = self.log.admit(now) {
+            tracing::warn!(%peer, suppressed, "the table of DTLS sessions is full, and a session gave way to another");
         }
     }
 
