@@ -42,6 +42,8 @@ pub(crate) enum Table {
     XmppStanzas,
     /// Idempotency keys of HTTP.
     IdempotencyKeys,
+    /// TLS handshakes under way.
+    TlsHandshakes,
 }
 
 /// The tables in which entries are refused.
@@ -57,7 +59,7 @@ const REFUSING: [Table; 8] = [
 ];
 
 /// The tables in which entries end for those of others.
-const GIVING_WAY: [Table; 11] = [
+const GIVING_WAY: [Table; 12] = [
     Table::Sessions,
     Table::EventStreams,
     Table::MqttLogins,
@@ -69,6 +71,7 @@ const GIVING_WAY: [Table; 11] = [
     Table::HttpAnswers,
     Table::XmppStanzas,
     Table::IdempotencyKeys,
+    Table::TlsHandshakes,
 ];
 
 impl Table {
@@ -90,6 +93,7 @@ impl Table {
             Self::HttpAnswers => "http_answers",
             Self::XmppStanzas => "xmpp_stanzas",
             Self::IdempotencyKeys => "idempotency_keys",
+            Self::TlsHandshakes => "tls_handshakes",
         }
     }
 }
@@ -104,7 +108,7 @@ pub struct ShareMetrics {
 
 /// A counter for each table.
 #[derive(Debug, Default)]
-struct PerTable([Counter; 16]);
+struct PerTable([Counter; 17]);
 
 impl PerTable {
     fn add(&self, table: Table, count: u64) {

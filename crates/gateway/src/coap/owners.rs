@@ -17,7 +17,7 @@ pub(super) fn principals(shared: &Arc<Shared>, listener: Listener) -> Principals
     })
 }
 
-/// What an endpoint has counted, as far as the metrics have it.
+/// The counters of an endpoint as far as the metrics have them.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     crowded: u64,
