@@ -80,6 +80,8 @@ pub struct Endpoint<P> {
     pub(super) owners: Owners,
     next: u64,
     scratch: Vec<u8>,
+    /// Bytes of the record that is handled, as long as they count for no address.
+    arrived: usize,
     counters: Counters,
 }
 
@@ -110,6 +112,7 @@ impl<P: Peer> Endpoint<P> {
             owners: Owners::default(),
             next: 0,
             scratch: Vec::new(),
+            arrived: 0,
             counters: Counters::default(),
         }
     }
@@ -194,10 +197,9 @@ impl<P: Peer> Endpoint<P> {
     ) {
         let mut rest = datagram;
         while let Some((record, after)) = Record::split(rest) {
+            let bytes = if record.cid.is_some() { rest.len() - after.len() } else { 0 };
+            self.note_arrival(slot, peer, bytes);
             self.handle_record(now, slot, peer, &record, inbox, send);
-            if record.cid.is_some() {
-                self.note_arrival(slot, peer, rest.len() - after.len());
-            }
             rest = after;
         }
         self.tidy(slot);
@@ -257,7 +259,7 @@ impl<P: Peer> Endpoint<P> {
         }
         live.active = now;
         let due = std::mem::take(&mut live.resting) || due;
-        let may_go = live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len()));
+        let may_go = live.may_send(self.scratch.len());
         if may_go {
             send(peer, &self.scratch);
         }

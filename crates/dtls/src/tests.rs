@@ -2,6 +2,7 @@
 
 mod doubt;
 mod keys;
+mod moves;
 mod net;
 mod review;
 mod room;

@@ -155,8 +155,8 @@ impl<T> Room<T> {
         self.heaviest_from(Node::Nameless)
     }
 
-    /// The owner of which an entry gives way to the newest of `owner`, whose weight is counted already: one that has more
-    /// than it where their shares part. `None` if none has more, so that among equals nobody gives way to another.
+    /// The owner of which an entry gives way to the newest of `owner`, whose weight is counted already: one that has
+    /// more than it where their shares part. `None` if none has more: among equals nobody gives way to another.
     #[must_use]
     pub fn heavier_than(&self, owner: &Owner) -> Option<Owner> {
         let mut path = vec![owner.0.clone()];

@@ -159,7 +159,9 @@ impl<P: Peer> Endpoint<P> {
             live.moved = None;
             self.names.moved.remove(&(known_as, live.association));
         } else {
-            live.moved = Some(Box::new(Moved { from: known_as, allowance: Some(0) }));
+            let mut moved = Moved { from: known_as, allowance: Some(0) };
+            moved.heard(std::mem::take(&mut self.arrived));
+            live.moved = Some(Box::new(moved));
             self.names.moved.insert((known_as, live.association), slot);
         }
         inbox.moved(known_as, live.association, live.moved.is_none());
