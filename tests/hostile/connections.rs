@@ -1,13 +1,15 @@
 //! Connections for their own sake: thousands that say nothing, and some that never finish a word.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::suite::Case;
-use fogmux_tests::tcp;
+use fogmux_tests::{tcp, tls};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 
 use crate::attack;
 use crate::mqtt::noise;
@@ -15,6 +17,7 @@ use crate::mqtt::noise;
 pub(crate) const CASES: &[Case] = &[
     Case { name: "10 000 connections that send nothing", run: || attack(silent) },
     Case { name: "slow-loris on each TCP door", run: || attack(slow_loris) },
+    Case { name: "TLS handshakes that fall silent leave places to other networks", run: fallen_silent },
     Case { name: "garbage at each TCP door", run: || attack(garbage) },
     Case { name: "garbage at each UDP port", run: || attack(garbage_datagrams) },
 ];
@@ -90,6 +93,54 @@ fn slow_loris(gateway: &Gateway) -> Result<String> {
     left.dedup();
     ensure!(left.is_empty(), "still held after {LOGIN_MAX:?}: {}", left.join(" "));
     Ok(format!("400 connections, the last one let go after {:.0} s", began.elapsed().as_secs_f32()))
+}
+
+/// Places for TLS handshakes at one listener, for each of 256 hosts.
+const PLACES_FOR_HOST: usize = 4;
+
+/// The first words of a client of TLS, and no more.
+fn client_hello(gateway: &Gateway) -> Result<Vec<u8>> {
+    let mut client = ClientConnection::new(tls::config(gateway.ca())?, ServerName::try_from("localhost")?)?;
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello)?;
+    Ok(hello)
+}
+
+fn fallen_silent() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let (address, hello) = (gateway.address("mqtts")?, client_hello(&gateway)?);
+    // Two networks, each with as many hosts as there are places for both.
+    let mut held = Vec::new();
+    for host in 0..=255 {
+        for network in [1, 2] {
+            for _ in 0..PLACES_FOR_HOST {
+                let mut stream = tcp::connect_from(Ipv4Addr::new(127, 1, network, host).into(), address)?;
+                stream.write_all(&hello)?;
+                held.push(stream);
+            }
+        }
+    }
+    // Each that the gateway has answered holds a place.
+    let answered = || held.iter().filter(|stream| stream.peek(&mut [0]).is_ok_and(|count| count > 0)).count();
+    held.iter().try_for_each(|stream| stream.set_nonblocking(true))?;
+    let places = 256 * PLACES_FOR_HOST;
+    let began = Instant::now();
+    while answered() < places && began.elapsed() < LOGIN_MAX {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut stream = tls::connect(&tls::config(gateway.ca())?, address)?;
+    stream.write_all(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01g")?;
+    let mut connack = [0; 4];
+    stream.read_exact(&mut connack)?;
+    ensure!(connack == *b"\x20\x02\x00\x00", "{connack:02x?}");
+    // Not one after the others' deadline: those who fell silent still have their places.
+    let kept = held.iter().filter(|stream| is_open(stream)).count();
+    ensure!(kept > places, "the handshake waited until {} others had come to their end", held.len() - kept);
+    let gave_way = gateway.sum(&["fogmux_share_gave_way_total{table=\"tls_handshakes\"}"])?;
+    ensure!(gave_way > 0, "nobody counted the handshake that gave way");
+    drop(held);
+    gateway.check_alive()?;
+    Ok(format!("{gave_way} gave way"))
 }
 
 fn garbage(gateway: &Gateway) -> Result<String> {

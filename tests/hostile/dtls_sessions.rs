@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 pub(crate) const CASES: &[Case] = &[
     Case { name: "dtls sessions: strangers evict no session that has a key", run: strangers },
+    Case { name: "dtls sessions: a key that opens many takes its own places", run: heavy },
     Case { name: "dtls sessions: where nobody is anonymous a handshake needs a credential", run: named },
     Case { name: "dtls sessions: forged records end no handshake and count against nobody", run: forged },
     Case { name: "dtls sessions: a wrong key is told within seconds", run: wrong },
@@ -65,6 +66,33 @@ fn strangers() -> Result<String> {
     ensure!(turned_away > 0, "nobody counted those that were turned away");
     gateway.check_alive()?;
     Ok(format!("{turned_away} turned away"))
+}
+
+fn heavy() -> Result<String> {
+    let keys = format!("{PSK}\n[[psk]]\nidentity = \"dev1\"\nkey = \"61616161616161616161616161616161\"\n");
+    let settings = [format!("coap.dtls.sessions_max={SESSIONS_MAX}"), "workers.count=1".to_owned()];
+    let files = [("psk.toml", keys.as_str())];
+    let mut gateway = Gateway::start_furnished(&settings.each_ref().map(String::as_str), &files)?;
+    let mut device = session(&gateway, 0)?;
+    works(&mut device, 1)?;
+    // From one address, then from many.
+    let dev1 = dtls::psk("dev1", b"aaaaaaaaaaaaaaaa")?;
+    let mut opened = Vec::new();
+    for number in 0..3 * SESSIONS_MAX {
+        let place = if number < SESSIONS_MAX { 1 } else { number * 200 };
+        let mut session = Session::open(&dev1, dtls::endpoint(gateway.address("coaps")?, place)?)?;
+        works(&mut session, 1)?;
+        opened.push(session);
+    }
+    works(&mut device, 2).context("its session was evicted by another key's")?;
+    works(opened.last_mut().context("none")?, 2).context("the newest of the key that has most")?;
+    let evicted = gateway.sum(&["fogmux_dtls_evicted_total{reason=\"principal\"}"])?;
+    ensure!(evicted == u64::from(2 * SESSIONS_MAX + 1), "{evicted} counted");
+    // The device comes back from elsewhere, and another session of its own is no stranger's either.
+    works(&mut session(&gateway, 7)?, 1)?;
+    works(&mut device, 3)?;
+    gateway.check_alive()?;
+    Ok(format!("{evicted} evicted"))
 }
 
 fn named() -> Result<String> {

@@ -5,6 +5,8 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
 use zeroize::Zeroizing;
 
+use crate::Channel;
+
 /// A server's credentials and its trust in clients. Asked anew for each handshake, so that a reload counts at once.
 pub trait Credentials: Send + Sync {
     /// The server's certificate and key. Without one there are no suites with certificates.
@@ -35,6 +37,12 @@ pub trait Credentials: Send + Sync {
 
     /// The key of an identity, unless there is none.
     fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
+
+    /// The name of the principal that the channel's credential belongs to. Its sessions share what is there with those
+    /// of others, whatever credentials it has; without a name each credential is a principal of its own.
+    fn principal(&self, _channel: &Channel) -> Option<Arc<str>> {
+        None
+    }
 
     /// Watches a client's certificate and chain, if its session is to end when the certificate is revoked.
     fn watch(&self, _chain: &[CertificateDer<'static>]) -> Option<Watch> {

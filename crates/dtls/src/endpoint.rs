@@ -7,6 +7,7 @@ mod link;
 mod moves;
 mod networks;
 mod opening;
+mod owners;
 mod places;
 mod records;
 mod room;
@@ -22,8 +23,8 @@ use std::{
     time::Duration,
 };
 
-pub use self::config::{Counters, EndpointConfig};
-use self::{entry::Entry, moves::Names, networks::Networks, places::Places, room::Anonymous};
+pub use self::config::{Counters, EndpointConfig, Evicted};
+use self::{entry::Entry, moves::Names, networks::Networks, owners::Owners, places::Places, room::Anonymous};
 use super::{
     Association, CookieKey, Credentials, End, Inbox, Platform,
     session::EPOCH,
@@ -76,8 +77,11 @@ pub struct Endpoint<P> {
     sessions: usize,
     anonymous: Anonymous,
     pub(super) networks: Networks,
+    pub(super) owners: Owners,
     next: u64,
     scratch: Vec<u8>,
+    /// Bytes of the record that is handled, as long as they count for no address.
+    arrived: usize,
     counters: Counters,
 }
 
@@ -105,8 +109,10 @@ impl<P: Peer> Endpoint<P> {
             sessions: 0,
             anonymous: Anonymous::default(),
             networks: Networks::default(),
+            owners: Owners::default(),
             next: 0,
             scratch: Vec::new(),
+            arrived: 0,
             counters: Counters::default(),
         }
     }
@@ -191,10 +197,9 @@ impl<P: Peer> Endpoint<P> {
     ) {
         let mut rest = datagram;
         while let Some((record, after)) = Record::split(rest) {
+            let bytes = if record.cid.is_some() { rest.len() - after.len() } else { 0 };
+            self.note_arrival(slot, peer, bytes);
             self.handle_record(now, slot, peer, &record, inbox, send);
-            if record.cid.is_some() {
-                self.note_arrival(slot, peer, rest.len() - after.len());
-            }
             rest = after;
         }
         self.tidy(slot);
@@ -254,7 +259,7 @@ impl<P: Peer> Endpoint<P> {
         }
         live.active = now;
         let due = std::mem::take(&mut live.resting) || due;
-        let may_go = live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len()));
+        let may_go = live.may_send(self.scratch.len());
         if may_go {
             send(peer, &self.scratch);
         }

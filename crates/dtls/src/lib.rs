@@ -47,7 +47,7 @@ pub use {
     channel::{Channel, ChannelSuite},
     cookie::CookieKey,
     credentials::{Credentials, Watch},
-    endpoint::{Counters, Endpoint, EndpointConfig, Peer, Sent},
+    endpoint::{Counters, Endpoint, EndpointConfig, Evicted, Peer, Sent},
     exchange::Group,
     inbox::{Association, End, Event, Inbox},
     platform::Platform,

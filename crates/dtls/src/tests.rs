@@ -2,9 +2,11 @@
 
 mod doubt;
 mod keys;
+mod moves;
 mod net;
 mod review;
 mod room;
+mod shares;
 mod wear;
 
 use std::{

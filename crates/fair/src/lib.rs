@@ -155,6 +155,23 @@ impl<T> Room<T> {
         self.heaviest_from(Node::Nameless)
     }
 
+    /// The owner of which an entry gives way to the newest of `owner`, whose weight is counted already: one that has
+    /// more than it where their shares part. `None` if none has more: among equals nobody gives way to another.
+    #[must_use]
+    pub fn heavier_than(&self, owner: &Owner) -> Option<Owner> {
+        let mut path = vec![owner.0.clone()];
+        while let Some(parent) = path.last().and_then(Node::parent) {
+            path.push(parent);
+        }
+        path.reverse();
+        let mut levels = path.iter().zip(path.iter().skip(1));
+        let top = levels.find_map(|(parent, own)| {
+            let heaviest = self.heaviest_below(parent)?;
+            (self.weight_of(&heaviest) > self.weight_of(own)).then_some(heaviest)
+        })?;
+        self.heaviest_from(top.clone()).or(Some(Owner(top)))
+    }
+
     fn heaviest_from(&self, mut node: Node) -> Option<Owner> {
         let top = node.clone();
         while let Some(heaviest) = self.heaviest_below(&node) {

@@ -185,3 +185,20 @@ fn those_who_share_with_an_owner_are_itself_or_all_the_nameless() {
     assert_eq!(room.heaviest_beside(&user("ada")), Some(user("ada")));
     assert_eq!(room.heaviest_beside(&host("198.51.100.1")), Some(host("192.0.2.2")));
 }
+
+#[test]
+fn an_entry_gives_way_only_to_an_owner_that_has_two_fewer_where_their_shares_part() {
+    let mut room = Room::new(0);
+    let [first, second, elsewhere] = ["192.0.2.1", "192.0.2.2", "198.51.100.1"].map(host);
+    for owner in [&first, &first, &second] {
+        room.enter(owner.clone(), 1, 0);
+    }
+    assert_eq!(room.heavier_than(&first), None, "it has most itself");
+    assert_eq!(room.heavier_than(&second), Some(first.clone()), "of its own network");
+    room.enter(second.clone(), 1, 0);
+    assert_eq!(room.heavier_than(&second), None, "among equals nobody");
+    room.enter(first.clone(), 1, 0);
+    room.enter(elsewhere.clone(), 4, 0);
+    assert_eq!(room.heavier_than(&second), Some(first.clone()), "its network has more");
+    assert_eq!(room.heavier_than(&elsewhere), Some(first), "its host has more, its network fewer");
+}

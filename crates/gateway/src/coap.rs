@@ -23,6 +23,7 @@ mod mailbox;
 mod observe;
 pub mod oscore;
 mod outcomes;
+mod owners;
 mod pending;
 mod publish;
 mod read;

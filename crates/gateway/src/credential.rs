@@ -18,7 +18,7 @@ use fogmux_net::{Channel, ClientCertificate};
 
 pub(crate) use crate::audit::Denied;
 use crate::{
-    Peer, WorkerContext,
+    Peer, Shared, WorkerContext,
     audit::{self, RefusedLogin},
 };
 
@@ -27,16 +27,17 @@ use crate::{
 /// # Errors
 /// A credential that the listener takes, but that maps to no user. It was proven and no guess, so no back-off follows.
 pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Principal>, Refused> {
-    peer.channel.as_deref().map_or(Ok(None), |channel| shown_by(ctx, channel, peer.sources))
+    peer.channel.as_deref().map_or(Ok(None), |channel| shown_by(&ctx.shared, channel, peer.sources))
 }
 
-fn shown_by(ctx: &WorkerContext, channel: &Channel, sources: SourceSet) -> Result<Option<Principal>, Refused> {
+/// The same by the channel alone.
+pub(crate) fn shown_by(shared: &Shared, channel: &Channel, sources: SourceSet) -> Result<Option<Principal>, Refused> {
     if let Some(certificate) = channel.certificate.as_deref().filter(|_| sources.contains(SourceKind::Certificate)) {
-        let identity = names_of(certificate, &ctx.shared.realm);
-        return ctx.authority().certificate(&identity).map(Some);
+        let identity = names_of(certificate, &shared.realm);
+        return shared.authority.certificate(&identity).map(Some);
     }
     if let Some(identity) = channel.psk_identity.as_deref().filter(|_| sources.contains(SourceKind::Psk)) {
-        return ctx.authority().psk(identity).map(Some);
+        return shared.authority.psk(identity).map(Some);
     }
     Ok(None)
 }
@@ -58,7 +59,7 @@ impl Handshake {
     }
 
     fn admits(&self, ctx: &WorkerContext, principal: &Principal) -> bool {
-        match shown_by(ctx, &self.channel, self.sources) {
+        match shown_by(&ctx.shared, &self.channel, self.sources) {
             Ok(Some(shown)) if shown.source == principal.source => shown.is_same_login(principal),
             // Another credential was shown inside, which has to be of the same user.
             Ok(Some(shown)) => shown.name == principal.name,

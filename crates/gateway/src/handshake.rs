@@ -1,11 +1,13 @@
 //! TLS handshakes of connections, with the back-off for pre-shared keys.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
+use fogmux_auth::Door;
+use fogmux_fair::Owner;
 use fogmux_net::{HandshakeError, Stream, TlsAcceptor};
 use tokio::net::TcpStream;
 
-use crate::{Peer, WorkerContext, audit::RefusedLogin, listener::Listener, psk_guard};
+use crate::{Peer, WorkerContext, audit::RefusedLogin, listener::Listener, psk_guard, shares::Table};
 
 /// Makes a TLS handshake. The handshakes of a worker share its core; a silent peer holds only its place.
 pub(crate) async fn handshake(
@@ -15,12 +17,12 @@ pub(crate) async fn handshake(
     tls: &TlsAcceptor,
     peer: Peer,
 ) -> Option<(Stream, Peer)> {
-    let door = listener.door();
+    let (door, from) = (listener.door(), peer.address.ip());
     let accepted = if tls.takes_keys() {
         let guard = psk_guard::Connection { shared: Arc::clone(&ctx.shared), from: peer.address, door };
-        tls.clone().guarded(Arc::new(guard)).accept(stream).await
+        tls.clone().guarded(Arc::new(guard)).accept(stream, from).await
     } else {
-        tls.accept(stream).await
+        tls.accept(stream, from).await
     };
     match accepted {
         Ok((stream, channel)) => Some((stream, peer.over(channel))),
@@ -28,14 +30,24 @@ pub(crate) async fn handshake(
             if let Some(reason) = error.certificate() {
                 RefusedLogin::of(&peer, door, "certificate", reason).log(&ctx.shared);
             }
-            let metrics = ctx.shared.metrics.of(door);
-            match error {
-                HandshakeError::TooSlow => metrics.timed_out.increment(),
-                HandshakeError::Failed(_) => metrics.misbehaved.increment(),
-            }
+            count_failed(ctx, door, from, &error);
             tracing::debug!(%error, "no TLS");
             None
         }
+    }
+}
+
+/// Counts a handshake that failed.
+pub(crate) fn count_failed(ctx: &WorkerContext, door: Door, from: IpAddr, error: &HandshakeError) {
+    let metrics = ctx.shared.metrics.of(door);
+    match error {
+        HandshakeError::TooSlow => metrics.timed_out.increment(),
+        HandshakeError::GaveWay => {
+            metrics.rejected.increment();
+            let shares = &ctx.shared.metrics.shares;
+            shares.gave_way(Table::TlsHandshakes, &Owner::nameless(from), 1, ctx.now());
+        }
+        HandshakeError::Failed(_) => metrics.misbehaved.increment(),
     }
 }
 

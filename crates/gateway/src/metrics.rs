@@ -63,6 +63,19 @@ pub struct MqttMetrics {
     pub expired_sessions: Counter,
 }
 
+/// DTLS sessions that ended because the table was full, by reason.
+#[derive(Debug, Default)]
+pub struct DtlsEvicted {
+    /// Their principal had most.
+    pub principal: Counter,
+    /// From their address there were too many.
+    pub address: Counter,
+    /// They had no credential.
+    pub anonymous: Counter,
+    /// They had rested long, and no principal had more than one.
+    pub rest: Counter,
+}
+
 /// Answers to those who look for this gateway on the network.
 #[derive(Debug, Default)]
 pub struct Discovery {
@@ -117,6 +130,8 @@ pub struct Metrics {
     pub coap: DoorMetrics,
     /// CoAP messages that were not sent because the peer takes no message, or no DTLS record, that large.
     pub coap_too_long: Counter,
+    /// DTLS sessions that ended for others.
+    pub dtls_evicted: DtlsEvicted,
     /// Bytes of unfinished uploads over CoAP.
     pub coap_uploads_bytes: Gauge,
     /// Large messages for CoAP observers that are not retained, of which the rest went before it was fetched.

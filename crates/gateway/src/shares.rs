@@ -1,5 +1,7 @@
 //! Refusals in tables that all principals share (ADR 0031, ADR 0036): counters, and a log line that names whose it was.
 
+use std::net::SocketAddr;
+
 use fogmux_bus::Timestamp;
 use fogmux_fair::Owner;
 
@@ -40,6 +42,8 @@ pub(crate) enum Table {
     XmppStanzas,
     /// Idempotency keys of HTTP.
     IdempotencyKeys,
+    /// TLS handshakes under way.
+    TlsHandshakes,
 }
 
 /// The tables in which entries are refused.
@@ -55,7 +59,7 @@ const REFUSING: [Table; 8] = [
 ];
 
 /// The tables in which entries end for those of others.
-const GIVING_WAY: [Table; 11] = [
+const GIVING_WAY: [Table; 12] = [
     Table::Sessions,
     Table::EventStreams,
     Table::MqttLogins,
@@ -67,6 +71,7 @@ const GIVING_WAY: [Table; 11] = [
     Table::HttpAnswers,
     Table::XmppStanzas,
     Table::IdempotencyKeys,
+    Table::TlsHandshakes,
 ];
 
 impl Table {
@@ -88,6 +93,7 @@ impl Table {
             Self::HttpAnswers => "http_answers",
             Self::XmppStanzas => "xmpp_stanzas",
             Self::IdempotencyKeys => "idempotency_keys",
+            Self::TlsHandshakes => "tls_handshakes",
         }
     }
 }
@@ -102,7 +108,7 @@ pub struct ShareMetrics {
 
 /// A counter for each table.
 #[derive(Debug, Default)]
-struct PerTable([Counter; 16]);
+struct PerTable([Counter; 17]);
 
 impl PerTable {
     fn add(&self, table: Table, count: u64) {
@@ -140,6 +146,13 @@ impl ShareMetrics {
         self.gave_way.add(Table::Sessions, 1);
         if let Some(suppressed) = self.log.admit(now) {
             tracing::warn!(principal, client, suppressed, "an MQTT session gave way to one of another principal");
+        }
+    }
+
+    /// Logs a DTLS session that gave way, a line a second at most. The metrics count them by reason.
+    pub(crate) fn dtls_session_gave_way(&self, peer: SocketAddr, now: Timestamp) {
+        if let Some(suppressed) = self.log.admit(now) {
+            tracing::warn!(%peer, suppressed, "the table of DTLS sessions is full, and a session gave way to another");
         }
     }
 

@@ -39,7 +39,8 @@ mod unfollow;
 
 use std::{rc::Rc, time::Duration};
 
-use fogmux_net::{Stream, TlsAcceptor, listener::set_user_timeout};
+use fogmux_auth::Door;
+use fogmux_net::{HandshakeError::TooSlow, Stream, TlsAcceptor, listener::set_user_timeout};
 use fogmux_xmpp::stream::StartTls;
 use tokio::{net::TcpStream, task::spawn_local};
 
@@ -48,7 +49,7 @@ use crate::{
     Listener, Peer,
     deadline::in_time,
     door::{Connection, DoorService},
-    handshake::handshake,
+    handshake::{count_failed, handshake},
     tasks::Tasks,
 };
 
@@ -136,10 +137,10 @@ async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls:
     match login::first(ctx, stream, peer.clone(), starttls).await {
         Login::StartTls(halted) => {
             let (stream, login) = halted.split();
-            let Ok(Ok((stream, channel))) = in_time(ctx, login.deadline, tls?.accept(stream)).await else {
-                ctx.shared.metrics.xmpp.misbehaved.increment();
-                return None;
-            };
+            let from = peer.address.ip();
+            let accepted = in_time(ctx, login.deadline, tls?.accept(stream, from)).await.unwrap_or(Err(TooSlow));
+            let counted = accepted.inspect_err(|error| count_failed(ctx, Door::Xmpp, from, error));
+            let (stream, channel) = counted.ok()?;
             bound(login::secured(ctx, stream, peer.over(channel), login).await).map(Bound::Secure)
         }
         Login::Bound(session) => Some(Bound::Plain(session)),

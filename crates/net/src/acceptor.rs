@@ -3,10 +3,10 @@
 //! A handshake is not finished before its client certificate is known to be good now: sessions that are resumed bring
 //! the certificate of the first handshake with them (RFC 8446 §4.6.1), which may have been revoked since.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{fmt, io, net::IpAddr, sync::Arc, time::Duration};
 
 use rustls::{CertificateError, HandshakeKind, ServerConfig, pki_types::CertificateDer, server::Acceptor};
-use tokio::{net::TcpStream, sync::Semaphore};
+use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     channel::{Channel, PskGuard},
     clients::ClientTrust,
     handshakes::Elsewhere,
+    places::{GaveWay, Places},
     stream::{Socket, Stream},
 };
 
@@ -35,7 +36,7 @@ pub struct TlsAcceptor {
     pub(crate) elsewhere: Option<Elsewhere>,
     #[cfg_attr(not(feature = "tls-openssl"), expect(dead_code, reason = "only OpenSSL takes pre-shared keys"))]
     guard: Option<Arc<dyn PskGuard>>,
-    slots: Arc<Semaphore>,
+    places: Places,
     deadline: Duration,
 }
 
@@ -53,9 +54,19 @@ pub enum HandshakeError {
     /// Not finished in time.
     #[error("the TLS handshake took too long")]
     TooSlow,
+    /// There were too many at once, and most of them from there.
+    #[error("the TLS handshake gave way to one from another network or host")]
+    GaveWay,
     /// The peer does not speak TLS, or none that we do, or went away.
     #[error("the TLS handshake failed: {0}")]
-    Failed(#[from] io::Error),
+    Failed(io::Error),
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> Self {
+        let gave_way = error.get_ref().is_some_and(|inner| inner.is::<GaveWay>());
+        if gave_way { Self::GaveWay } else { Self::Failed(error) }
+    }
 }
 
 impl HandshakeError {
@@ -104,7 +115,7 @@ impl TlsAcceptor {
             requires_certificate: false,
             elsewhere: None,
             guard: None,
-            slots: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+            places: Places::new(HANDSHAKES_MAX),
             deadline: HANDSHAKE_DEADLINE,
         }
     }
@@ -137,13 +148,13 @@ impl TlsAcceptor {
         Self { deadline, ..self }
     }
 
-    /// Takes a connection through its handshake. Who sends nothing costs no TLS state; who sends a ClientHello waits
-    /// for one of 1024 places.
+    /// Takes a connection from there through its handshake. A peer that sends nothing costs no TLS state; one that
+    /// sends a ClientHello needs one of 1024 places, which networks and hosts share.
     ///
     /// # Errors
     /// [`HandshakeError`]; the connection is closed then.
-    pub async fn accept(&self, stream: TcpStream) -> Result<(Stream, Arc<Channel>), HandshakeError> {
-        let handshake = tokio::time::timeout(self.deadline, self.handshake(stream));
+    pub async fn accept(&self, stream: TcpStream, from: IpAddr) -> Result<(Stream, Arc<Channel>), HandshakeError> {
+        let handshake = tokio::time::timeout(self.deadline, self.handshake(stream, from));
         let (mut stream, channel, chain) = handshake.await.map_err(|_| HandshakeError::TooSlow)??;
         if let (true, Some(trust), Some(_)) = (self.cut_revoked, &self.trust, chain.first()) {
             stream.cut_by(trust.watch(&chain));
@@ -151,10 +162,10 @@ impl TlsAcceptor {
         Ok((stream, Arc::new(channel)))
     }
 
-    async fn handshake(&self, stream: TcpStream) -> io::Result<Finished> {
+    async fn handshake(&self, stream: TcpStream, from: IpAddr) -> io::Result<Finished> {
         stream.readable().await?;
         let Some(elsewhere) = &self.elsewhere else {
-            return self.clone().shake_hands(Socket::Attached(stream)).await;
+            return self.clone().shake_hands(Socket::Attached(stream), from).await;
         };
         let mut socket = Socket::Attached(stream);
         socket.detach()?;
@@ -162,7 +173,7 @@ impl TlsAcceptor {
         let (mut stream, channel, chain) = elsewhere
             .run(async move {
                 socket.attach()?;
-                let (mut stream, channel, chain) = this.shake_hands(socket).await?;
+                let (mut stream, channel, chain) = this.shake_hands(socket, from).await?;
                 stream.socket_mut().detach()?;
                 Ok((stream, channel, chain))
             })
@@ -171,14 +182,13 @@ impl TlsAcceptor {
         Ok((stream, channel, chain))
     }
 
-    async fn shake_hands(self, socket: Socket) -> io::Result<Finished> {
+    async fn shake_hands(self, socket: Socket, from: IpAddr) -> io::Result<Finished> {
         match &self.stack {
-            ServerStack::Rustls(config) => self.rustls(config, socket).await,
+            ServerStack::Rustls(config) => self.rustls(config, socket, from).await,
             #[cfg(feature = "tls-openssl")]
             ServerStack::OpenSsl(server) => {
-                // Never closed, so this cannot fail.
-                let _slot = self.slots.acquire().await.ok();
-                let (stream, mut channel, chain) = server.accept(socket, self.guard.clone()).await?;
+                let place = self.places.take(from).await;
+                let (stream, mut channel, chain) = place.hold(server.accept(socket, self.guard.clone())).await?;
                 self.verify_again(&chain)?;
                 channel.end_point = self.identity.end_point();
                 Ok((Stream::openssl(stream), channel, chain))
@@ -186,11 +196,10 @@ impl TlsAcceptor {
         }
     }
 
-    async fn rustls(&self, config: &Arc<ServerConfig>, socket: Socket) -> io::Result<Finished> {
+    async fn rustls(&self, config: &Arc<ServerConfig>, socket: Socket, from: IpAddr) -> io::Result<Finished> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
-        // Never closed, so this cannot fail.
-        let _slot = self.slots.acquire().await.ok();
-        let stream = start.into_stream(Arc::clone(config)).await?;
+        let place = self.places.take(from).await;
+        let stream = place.hold(start.into_stream(Arc::clone(config))).await?;
         let connection = stream.get_ref().1;
         let chain: Vec<_> =
             connection.peer_certificates().unwrap_or_default().iter().map(|one| one.clone().into_owned()).collect();

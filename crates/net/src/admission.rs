@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     fs::File,
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -14,13 +14,17 @@ use std::{
 
 use crate::proxy::Proxies;
 
+/// The part of all connections, one in so many, that is left to networks with few of them (ADR 0062).
+const RESERVE: usize = 10;
+
 /// The least time between two log lines about a limit.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// Limits on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// Connections at once, over all listeners that share the [`Admission`].
+    /// Connections at once, over all listeners that share the [`Admission`]. When a tenth is left, a network (IPv4 /24,
+    /// IPv6 /48) gets more only while it has no more than what is left.
     pub connections_max: usize,
     /// Connections at once from one address; an IPv6 host is its /64. Loopback has no such limit: proxies and the
     /// operator connect from there.
@@ -43,13 +47,34 @@ struct Counts {
     per_address_max: usize,
     connections: AtomicUsize,
     refused: AtomicUsize,
-    /// Only addresses that are connected are in here.
-    by_address: Mutex<HashMap<IpAddr, usize>>,
+    open: Mutex<Open>,
     /// They bring connections of many addresses, each of which is counted when it is known.
     proxies: Proxies,
     said: Mutex<Option<Instant>>,
     /// A file descriptor to close when none is left, so that a connection can be accepted and closed.
     spare: Mutex<Option<File>>,
+}
+
+/// Connections by where they are from. Only addresses and networks that are connected are in here.
+#[derive(Default)]
+struct Open {
+    by_address: HashMap<IpAddr, usize>,
+    by_network: HashMap<IpAddr, usize>,
+}
+
+impl Open {
+    fn of(map: &HashMap<IpAddr, usize>, address: IpAddr) -> usize {
+        map.get(&address).copied().unwrap_or(0)
+    }
+
+    fn leave(map: &mut HashMap<IpAddr, usize>, address: IpAddr) {
+        if let Some(count) = map.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                map.remove(&address);
+            }
+        }
+    }
 }
 
 /// A place among the connections, given back on drop.
@@ -73,7 +98,7 @@ impl Admission {
             per_address_max: limits.per_address_max,
             connections: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
-            by_address: Mutex::default(),
+            open: Mutex::default(),
             proxies,
             said: Mutex::default(),
             spare: Mutex::new(spare()),
@@ -110,20 +135,26 @@ impl Admission {
     pub fn count(&self, peer: IpAddr, admitted: &mut Admitted) -> bool {
         let counts = &self.0;
         let address = network(peer);
-        if !address.is_loopback() {
-            let mut by_address = counts.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = by_address.entry(address).or_default();
-            if *count >= counts.per_address_max {
-                if *count == 0 {
-                    by_address.remove(&address);
-                }
-                drop(by_address);
-                self.refuse("limits.per_address_max", counts.per_address_max);
-                return false;
-            }
-            *count += 1;
-            admitted.address = Some(address);
+        if address.is_loopback() {
+            return true;
         }
+        let mut open = counts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if Open::of(&open.by_address, address) >= counts.per_address_max {
+            drop(open);
+            self.refuse("limits.per_address_max", counts.per_address_max);
+            return false;
+        }
+        let max = counts.connections_max.load(Ordering::Relaxed);
+        // This one is among them.
+        let left = (max + 1).saturating_sub(counts.connections.load(Ordering::Relaxed));
+        if left <= max / RESERVE && Open::of(&open.by_network, wide(address)) >= left {
+            drop(open);
+            self.refuse("limits.connections_max, of which the rest is for networks with fewer", max);
+            return false;
+        }
+        *open.by_address.entry(address).or_default() += 1;
+        *open.by_network.entry(wide(address)).or_default() += 1;
+        admitted.address = Some(address);
         true
     }
 
@@ -168,13 +199,9 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         self.counts.connections.fetch_sub(1, Ordering::Relaxed);
         let Some(address) = self.address else { return };
-        let mut by_address = self.counts.by_address.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = by_address.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(&address);
-            }
-        }
+        let mut open = self.counts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        Open::leave(&mut open.by_address, address);
+        Open::leave(&mut open.by_network, wide(address));
     }
 }
 
@@ -199,6 +226,14 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The network of such a unit: a /24 or a /48.
+fn wide(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & !0xff).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 80)).into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +249,7 @@ mod tests {
         assert!(from("127.0.0.1").is_none(), "four in all");
         held.clear();
         assert_eq!(admission.connections(), 0);
-        assert!(admission.0.by_address.lock().unwrap().is_empty());
+        assert!(is_empty(&admission));
         held.push(from("2001:db8::1").unwrap());
         held.push(from("2001:db8::2").unwrap());
         assert!(from("2001:db8::3").is_none(), "one host has a whole /64");
@@ -229,7 +264,44 @@ mod tests {
     fn a_limit_of_nothing_keeps_no_entries() {
         let admission = Admission::new(AdmissionLimits { connections_max: 4, per_address_max: 0 });
         assert!(admission.admit([192, 0, 2, 1].into()).is_none());
-        assert!(admission.0.by_address.lock().unwrap().is_empty());
+        assert!(is_empty(&admission));
         assert_eq!(admission.connections(), 0);
+    }
+
+    fn is_empty(admission: &Admission) -> bool {
+        let open = admission.0.open.lock().unwrap();
+        open.by_address.is_empty() && open.by_network.is_empty()
+    }
+
+    #[test]
+    fn the_last_tenth_is_for_networks_with_few_connections() {
+        let admission = Admission::new(AdmissionLimits { connections_max: 200, per_address_max: 50 });
+        let from = |text: String| admission.admit(text.parse().unwrap());
+        // Sixty-four hosts of one /48, and as many of another network as it has hosts.
+        let mut flood: Vec<Admitted> = (0..1000).filter_map(|n| from(format!("2001:db8:1:{:x}::1", n % 64))).collect();
+        assert_eq!(flood.len(), 180);
+        flood.extend((0..1000).filter_map(|n| from(format!("192.0.2.{}", n % 250))));
+        assert_eq!(flood.len(), 190, "half of what was left");
+        let others: Vec<Admitted> = (1..=5).filter_map(|n| from(format!("198.51.{n}.7"))).collect();
+        let local = from("127.0.0.1".to_owned());
+        assert!(others.len() == 5 && local.is_some());
+        assert!(from("2001:db8:1::1".to_owned()).is_none() && from("192.0.2.7".to_owned()).is_none());
+        flood.truncate(100);
+        assert!(from("2001:db8:1::1".to_owned()).is_some(), "while there is room nobody is limited");
+        drop((flood, others, local));
+        assert!(is_empty(&admission));
+    }
+
+    #[test]
+    fn what_a_proxy_brings_counts_for_the_network_that_it_names() {
+        let proxies = Proxies::parse(["192.0.2.1"]).unwrap();
+        let admission = Admission::behind(AdmissionLimits { connections_max: 100, per_address_max: 100 }, proxies);
+        let through = |client: &str| {
+            let mut admitted = admission.admit([192, 0, 2, 1].into())?;
+            admission.count(client.parse().unwrap(), &mut admitted).then_some(admitted)
+        };
+        let flood: Vec<Admitted> = (0..200).filter_map(|_| through("203.0.113.1")).collect();
+        assert_eq!(flood.len(), 90);
+        assert!(through("198.51.100.1").is_some());
     }
 }

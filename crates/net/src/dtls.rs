@@ -10,7 +10,7 @@ use rustls::{
 use zeroize::Zeroizing;
 
 use crate::{
-    channel::PskSource,
+    channel::{Channel, PskSource},
     error::TlsError,
     profile::{ClientCertificates, Profile, Security, Version},
     provider::provider,
@@ -35,6 +35,7 @@ pub struct ListenerCredentials {
     suites_13: Arc<[Suite13]>,
     guard: Option<Arc<dyn Guard>>,
     admits_anonymous: Option<AnonymousPolicy>,
+    principals: Option<Principals>,
 }
 
 /// Counts attempts at keys. Called within a handshake: it must not block.
@@ -51,6 +52,9 @@ pub trait Guard: Send + Sync {
 
 /// Whether clients without a credential may have a session now.
 pub type AnonymousPolicy = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The name of the principal that a channel's credential belongs to, if it belongs to any.
+pub type Principals = Arc<dyn Fn(&Channel) -> Option<Arc<str>> + Send + Sync>;
 
 impl ListenerCredentials {
     /// Looks whether everything is there that the profile needs.
@@ -76,6 +80,7 @@ impl ListenerCredentials {
             suites_13: suites_13.into(),
             guard: None,
             admits_anonymous: None,
+            principals: None,
         })
     }
 
@@ -107,6 +112,12 @@ impl ListenerCredentials {
     #[must_use]
     pub fn admitting_anonymous(self, policy: AnonymousPolicy) -> Self {
         Self { admits_anonymous: Some(policy), ..self }
+    }
+
+    /// Asking `principals` whose a session is, so that a principal with several credentials has one share.
+    #[must_use]
+    pub fn sharing_by(self, principals: Principals) -> Self {
+        Self { principals: Some(principals), ..self }
     }
 
     /// Suites of DTLS 1.2, best first.
@@ -174,6 +185,11 @@ impl Credentials for ListenerCredentials {
 
     fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.psk.as_ref()?.secret(identity)
+    }
+
+    fn principal(&self, made: &fogmux_dtls::Channel) -> Option<Arc<str>> {
+        let principals = self.principals.as_ref()?;
+        principals(&Channel::of_dtls(made).ok()?)
     }
 
     fn watch(&self, chain: &[CertificateDer<'static>]) -> Option<Watch> {

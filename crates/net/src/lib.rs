@@ -20,6 +20,7 @@ pub mod listener;
 pub mod openssl;
 pub mod pem;
 pub mod pki;
+mod places;
 pub mod profile;
 pub mod provider;
 pub mod proxy;

@@ -107,8 +107,8 @@ fn serve(acceptor: TlsAcceptor) -> (SocketAddr, tokio::sync::mpsc::UnboundedRece
     let (said, hears) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            match acceptor.accept(stream).await {
+            let (stream, from) = listener.accept().await.unwrap();
+            match acceptor.accept(stream, from.ip()).await {
                 Ok((stream, channel)) => {
                     said.send(Ok(channel)).unwrap();
                     drop(echo(stream));
@@ -340,8 +340,8 @@ mod openssl {
         let listener = TcpListener::bind(ANY_PORT).await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         client.write_all(&[22, 3, 1]).await.unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        assert!(matches!(silent.accept(stream).await, Err(HandshakeError::TooSlow)));
+        let (stream, from) = listener.accept().await.unwrap();
+        assert!(matches!(silent.accept(stream, from.ip()).await, Err(HandshakeError::TooSlow)));
         assert!(client.read_u8().await.is_err(), "and it is closed");
     }
 }

@@ -63,8 +63,8 @@ async fn clients_that_trust_the_authority_are_served_with_the_protocol_both_know
     let acceptor = tls.acceptor(&Security::default(), &[b"h2", b"http/1.1"]).unwrap();
     let (listener, address) = listen();
     let server = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        let (mut stream, _) = acceptor.accept(stream).await.unwrap();
+        let (stream, from) = listener.accept().await.unwrap();
+        let (mut stream, _) = acceptor.accept(stream, from.ip()).await.unwrap();
         stream.write_all(b"hello").await.unwrap();
         stream.shutdown().await.unwrap();
         stream.alpn().map(<[u8]>::to_vec)
@@ -87,9 +87,9 @@ async fn silent_and_foolish_peers_do_not_hold_up_others() {
     let server = tokio::spawn(async move {
         let mut handshakes = Vec::new();
         for _ in 0..4 {
-            let (stream, _) = listener.accept().await.unwrap();
+            let (stream, from) = listener.accept().await.unwrap();
             let acceptor = acceptor.clone();
-            handshakes.push(tokio::spawn(async move { acceptor.accept(stream).await.map(drop) }));
+            handshakes.push(tokio::spawn(async move { acceptor.accept(stream, from.ip()).await.map(drop) }));
         }
         let mut results = Vec::new();
         for handshake in handshakes {
@@ -118,8 +118,8 @@ async fn a_reloaded_certificate_is_used_at_once_and_a_broken_one_never() {
     let (listener, address) = listen();
     tokio::spawn(async move {
         loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let _ = acceptor.accept(stream).await;
+            let (stream, from) = listener.accept().await.unwrap();
+            let _ = acceptor.accept(stream, from.ip()).await;
         }
     });
     let before = leaf(address, client(&pki.ca, &[])).await;

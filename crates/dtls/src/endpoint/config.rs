@@ -11,8 +11,8 @@ pub struct EndpointConfig {
     pub suites: Vec<Suite>,
     /// Suites of DTLS 1.3, best first; without any it is not spoken.
     pub suites_13: Vec<Suite13>,
-    /// Sessions. One more takes the place of one without a credential; if there is none, of one with a credential that
-    /// has rested long, preferably of an address with more than its share.
+    /// Sessions. One more takes the place of one without a credential; if there is none, of one of the principal that
+    /// has most, which has rested long, preferably at an address with more than its share.
     pub sessions_max: usize,
     /// The share of one address, whatever its ports: the most sessions without a credential, and the number of sessions
     /// above which it makes room before others do. An IPv6 host is its /64. Loopback is not bounded so: behind it are
@@ -74,4 +74,39 @@ pub struct Counters {
     pub crowded: u64,
     /// Records dropped: forged, repeated, of nobody we know.
     pub dropped: u64,
+    /// Sessions that ended for others.
+    pub evicted: Evicted,
+}
+
+/// Sessions that ended for others, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evicted {
+    /// Their principal had most.
+    pub principal: u64,
+    /// From their address there were too many.
+    pub address: u64,
+    /// They had no credential.
+    pub anonymous: u64,
+    /// They had rested long, and no principal had more than one.
+    pub rest: u64,
+}
+
+/// The reason why a session ends for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    Principal,
+    Address,
+    Anonymous,
+    Rest,
+}
+
+impl Evicted {
+    pub(super) const fn count(&mut self, reason: Reason) {
+        *match reason {
+            Reason::Principal => &mut self.principal,
+            Reason::Address => &mut self.address,
+            Reason::Anonymous => &mut self.anonymous,
+            Reason::Rest => &mut self.rest,
+        } += 1;
+    }
 }

@@ -17,6 +17,16 @@ pub(crate) struct Entry<P> {
     pub(super) alarm: Option<Duration>,
 }
 
+impl<P: Peer> Entry<P> {
+    /// Sends what the session itself has to say, unless more has gone than may go to a new address: then it is as good
+    /// as lost, and what needs an answer is said again. A handshake has proved its address, and says all it has to.
+    pub(super) fn say(&mut self, datagram: &[u8], send: &mut dyn FnMut(P, &[u8])) {
+        if self.session.as_mut().is_none_or(|live| live.may_send(datagram.len())) {
+            send(self.peer, datagram);
+        }
+    }
+}
+
 pub(super) struct Live<P> {
     pub(super) association: Association,
     pub(super) session: Link,
@@ -34,6 +44,16 @@ impl<P: Peer> Live<P> {
     /// The peer as those above know it: where it was when the session was made.
     pub(super) fn known_as(&self, peer: P) -> P {
         self.moved.as_ref().map_or(peer, |moved| moved.from)
+    }
+
+    /// Whether so many bytes may go to where it is, and takes them off what may.
+    pub(super) fn may_send(&mut self, bytes: usize) -> bool {
+        self.moved.as_mut().is_none_or(|moved| moved.may_send(bytes))
+    }
+
+    /// Where it counts: where it is, or was made as long as nobody has proved to receive where it is.
+    pub(super) fn home(&self, peer: P) -> P {
+        self.moved.as_ref().filter(|moved| !moved.is_validated()).map_or(peer, |moved| moved.from)
     }
 
     pub(super) fn is_revoked(&self) -> bool {

@@ -134,11 +134,11 @@ impl<P: Peer> Endpoint<P> {
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) {
-        let is_anonymous = channel.certificate.is_none() && channel.psk_identity.is_none();
+        let owner = self.owners.of_channel(self.credentials.as_ref(), &channel);
         let Some(entry) = self.slots.get(slot).and_then(Option::as_ref) else { return };
         let (peer, is_new) = (entry.peer, entry.session.is_none());
         let last = std::mem::take(&mut self.scratch);
-        if is_new && !self.make_room_for_session(peer.address().ip(), is_anonymous, inbox, send) {
+        if is_new && !self.make_room_for_session(peer.address().ip(), owner, inbox, send) {
             self.scratch = last;
             self.turn_away(slot, session, inbox, send);
             return;
@@ -154,16 +154,16 @@ impl<P: Peer> Endpoint<P> {
             watch: watch.map(Box::new),
             active: now,
             resting: false,
-            anonymous: is_anonymous,
+            anonymous: owner.is_none(),
         };
         // RFC 6347 §4.2.8: only now the old one goes, for only now it is certain that this is the peer.
         if let Some(old) = entry.session.replace(Box::new(live)) {
             let known_as = old.known_as(peer);
             self.names.forget(known_as, &old);
-            self.count_out(peer.address(), &old);
+            self.count_out(slot, peer, &old);
             inbox.ended(known_as, old.association, End::Replaced);
         }
-        self.count_in(slot, peer.address(), association, is_anonymous);
+        self.count_in(slot, peer.address(), association, owner);
         self.counters.finished += 1;
         inbox.established(peer, association, channel);
         if !last.is_empty() {

@@ -45,6 +45,11 @@ impl<P> Moved<P> {
         true
     }
 
+    /// Whether the peer is known to receive there.
+    pub(super) const fn is_validated(&self) -> bool {
+        self.allowance.is_none()
+    }
+
     /// Something genuine came from the new address.
     pub(super) const fn heard(&mut self, bytes: usize) {
         if let Some(allowance) = &mut self.allowance {
@@ -121,10 +126,14 @@ impl<P: Peer> Endpoint<P> {
     pub fn validate(&mut self, peer: P, association: Association) {
         let slot = self.slot_of_session(peer, association);
         let entry = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);
-        let live = entry.and_then(|entry| entry.session.as_mut());
-        if let Some(moved) = live.and_then(|live| live.moved.as_mut()) {
+        let Some(entry) = entry else { return };
+        let Some(live) = &mut entry.session else { return };
+        let (before, anonymous) = (live.home(entry.peer), live.anonymous);
+        if let Some(moved) = &mut live.moved {
             moved.allowance = None;
         }
+        let after = live.home(entry.peer);
+        self.count_elsewhere(before, after, anonymous);
     }
 
     /// A record that is genuine and newer than all before came from elsewhere: the session goes there, unless somebody
@@ -144,25 +153,33 @@ impl<P: Peer> Endpoint<P> {
             return;
         }
         let Some(live) = &mut entry.session else { return };
-        let known_as = live.known_as(from);
+        let (known_as, before, anonymous) = (live.known_as(from), live.home(from), live.anonymous);
         if known_as == to {
             // Back where it was, where it has shown that it receives.
             live.moved = None;
             self.names.moved.remove(&(known_as, live.association));
         } else {
-            live.moved = Some(Box::new(Moved { from: known_as, allowance: Some(0) }));
+            let mut moved = Moved { from: known_as, allowance: Some(0) };
+            moved.heard(std::mem::take(&mut self.arrived));
+            live.moved = Some(Box::new(moved));
             self.names.moved.insert((known_as, live.association), slot);
         }
         inbox.moved(known_as, live.association, live.moved.is_none());
-        let anonymous = usize::from(live.anonymous);
+        let after = live.home(to);
         entry.peer = to;
         self.places.remove(&from, slot);
         self.places.add(&self.slots, &to, slot);
-        self.networks.change(from.address().ip(), |taken| {
+        self.count_elsewhere(before, after, anonymous);
+    }
+
+    /// A session counts where its peer has proved to receive: it could pass for one of any address, and crowd that.
+    fn count_elsewhere(&mut self, before: P, after: P, anonymous: bool) {
+        let anonymous = usize::from(anonymous);
+        self.networks.change(before.address().ip(), |taken| {
             taken.sessions -= 1;
             taken.anonymous -= anonymous;
         });
-        self.networks.change(to.address().ip(), |taken| {
+        self.networks.change(after.address().ip(), |taken| {
             taken.sessions += 1;
             taken.anonymous += anonymous;
         });

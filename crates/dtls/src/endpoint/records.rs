@@ -100,7 +100,7 @@ impl<P: Peer> Endpoint<P> {
                     Some(_) => return self.refuse(slot, Alert::UnexpectedMessage, inbox, send),
                     None => return self.refuse(slot, Alert::DecodeError, inbox, send),
                 }
-                send(entry.peer, &self.scratch);
+                entry.say(&self.scratch, send);
             }
             // RFC 5246 §7.1: it is not protected by what it announces, and there is no second handshake.
             ContentType::ChangeCipherSpec => self.refuse(slot, Alert::UnexpectedMessage, inbox, send),

@@ -1,19 +1,21 @@
 //! Room for one more session or handshake, and the sessions that end for it. A session without a credential ends before
-//! any with one, and never takes the place of one with a credential.
+//! any with one, and never takes the place of one with a credential. Of those with one the principal that has most
+//! makes room; addresses only decide between its sessions (ADR 0062).
 
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
 };
 
-use super::{Endpoint, Inbox, Peer, entry::Live, networks::network};
+use super::{Endpoint, Inbox, Peer, config::Reason, entry::Live, networks::network, owners::Owner};
 use crate::{Alert, Association, End};
 
 /// Sessions that are compared when one has to end: of these, the one that has rested longest.
 const SAMPLE: usize = 16;
-/// Places looked at for a session of an address with more than its share. One that has a thirtieth of the table is
-/// missed once in six thousand times.
+/// Sessions looked at, evenly among those of who gives way: up to twice as many, and all if there are no more.
 const PLACES: usize = 256;
+/// Principals with the most sessions that are compared; there are more only where many have the same number.
+const HEAVIEST: usize = 4;
 
 /// Places in which sessions are reviewed in one turn.
 const REVIEWED_AT_ONCE: usize = 256;
@@ -31,39 +33,41 @@ impl<P: Peer> Endpoint<P> {
     pub(super) fn make_room_for_session(
         &mut self,
         address: IpAddr,
-        is_anonymous: bool,
+        owner: Option<Owner>,
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) -> bool {
         let address = network(address);
-        if is_anonymous {
+        if owner.is_none() {
             let crowded = self.share(address).is_some_and(|share| self.networks.of(address).anonymous >= share);
             if crowded {
-                self.evict(self.resting_anonymous(Some(address)), inbox, send);
+                self.evict(self.resting_anonymous(Some(address)), Reason::Address, inbox, send);
             } else if self.anonymous.count >= self.config.anonymous_sessions_max {
-                self.evict(self.resting_anonymous(None), inbox, send);
+                self.evict(self.resting_anonymous(None), Reason::Anonymous, inbox, send);
             }
         }
         if self.sessions < self.config.sessions_max {
             return true;
         }
-        let slot = match self.resting_anonymous(None) {
-            None if is_anonymous => None,
-            None => self.resting(address),
-            slot => slot,
-        };
-        self.evict(slot, inbox, send);
-        slot.is_some()
+        let anonymous = self.resting_anonymous(None).map(|slot| (slot, Reason::Anonymous));
+        let way = anonymous.or_else(|| self.giving_way(address, owner?));
+        if let Some((slot, reason)) = way {
+            self.evict(Some(slot), reason, inbox, send);
+        }
+        way.is_some()
     }
 
     /// A session has come.
-    pub(super) fn count_in(&mut self, slot: usize, peer: SocketAddr, association: Association, is_anonymous: bool) {
+    pub(super) fn count_in(&mut self, slot: usize, peer: SocketAddr, association: Association, owner: Option<Owner>) {
+        let is_anonymous = owner.is_none();
         self.sessions += 1;
         self.networks.change(peer.ip(), |taken| {
             taken.sessions += 1;
             taken.anonymous += usize::from(is_anonymous);
         });
-        if is_anonymous {
+        if let Some(owner) = owner {
+            self.owners.add(slot, owner);
+        } else {
             self.anonymous.count += 1;
             self.anonymous.row.push_back((slot, association));
             if self.anonymous.row.len() > 2 * self.anonymous.count + SAMPLE {
@@ -74,11 +78,14 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    /// A session has gone.
-    pub(super) fn count_out(&mut self, peer: SocketAddr, live: &Live<P>) {
+    /// A session has gone, which was there last.
+    pub(super) fn count_out(&mut self, slot: usize, peer: P, live: &Live<P>) {
         self.sessions -= 1;
+        if !live.anonymous {
+            self.owners.remove(slot);
+        }
         self.anonymous.count -= usize::from(live.anonymous);
-        self.networks.change(peer.ip(), |taken| {
+        self.networks.change(live.home(peer).address().ip(), |taken| {
             taken.sessions -= 1;
             taken.anonymous -= usize::from(live.anonymous);
         });
@@ -89,45 +96,68 @@ impl<P: Peer> Endpoint<P> {
         (!network.is_loopback()).then_some(self.config.sessions_per_address_max)
     }
 
+    /// The session, and where it counts.
     fn live(&self, slot: usize, association: Association) -> Option<(P, &Live<P>)> {
         let entry = self.slots.get(slot)?.as_ref()?;
         let live = entry.session.as_deref().filter(|live| live.association == association)?;
-        Some((entry.peer, live))
+        Some((live.home(entry.peer), live))
     }
 
     /// Of the oldest sessions without a credential, of one network or of all, the one that has rested longest.
     fn resting_anonymous(&self, of: Option<IpAddr>) -> Option<usize> {
         let row = if self.anonymous.count == 0 { None } else { Some(&self.anonymous.row) };
         let there = row.into_iter().flatten().filter_map(|(slot, association)| {
-            let (peer, live) = self.live(*slot, *association)?;
-            of.is_none_or(|of| network(peer.address().ip()) == of).then_some((live.active, *slot))
+            let (home, live) = self.live(*slot, *association)?;
+            of.is_none_or(|of| network(home.address().ip()) == of).then_some((live.active, *slot))
         });
         there.take(SAMPLE).min().map(|(_, slot)| slot)
     }
 
-    /// Of some sessions the one that has rested longest: of the newcomer's network if that has its share, otherwise of
-    /// those that have more than theirs, otherwise of all.
-    fn resting(&self, newcomer: IpAddr) -> Option<usize> {
-        // The places looked at need not be hard to guess: each session there has a credential.
-        let random = |nth: u64| {
-            let count = u64::try_from(self.slots.len()).unwrap_or(u64::MAX).max(1);
-            usize::try_from((self.next.wrapping_add(nth).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % count)
+    /// The session that gives way to one more of `owner`, when all have a credential: of the principal that has most.
+    /// Among equals that is the owner itself, so that places do not alternate; only where nobody has a second one and
+    /// the owner has none, another that has no more than it would.
+    fn giving_way(&self, newcomer: IpAddr, owner: Owner) -> Option<(usize, Reason)> {
+        let (own, most) = (self.owners.sessions(owner), self.owners.most());
+        if own > 0 && own + 1 >= most {
+            let (slot, _) = self.resting(own, Some(newcomer), |of| of == owner)?;
+            return Some((slot, Reason::Principal));
+        }
+        if most > 1 {
+            let heaviest: Vec<Owner> = self.owners.heaviest().take(HEAVIEST).collect();
+            let (slot, _) = self.resting(most * heaviest.len(), None, |of| heaviest.contains(&of))?;
+            return Some((slot, Reason::Principal));
+        }
+        let (slot, is_crowded) = self.resting(self.sessions, Some(newcomer), |_| true)?;
+        Some((slot, if is_crowded { Reason::Address } else { Reason::Rest }))
+    }
+
+    /// Of the `count` sessions of some owners the one that has rested longest: of the newcomer's network if that has
+    /// its share, otherwise of those that have more than theirs, otherwise of all. And whether an address decided it.
+    fn resting(&self, count: usize, newcomer: Option<IpAddr>, of: impl Fn(Owner) -> bool) -> Option<(usize, bool)> {
+        // The place to begin at need not be hard to guess: each session there has a credential.
+        let places = u64::try_from(self.slots.len()).unwrap_or(u64::MAX).max(1);
+        let start = self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let start = usize::try_from(start % places).unwrap_or_default();
+        let there = || {
+            let slots = (start..self.slots.len()).chain(0..start);
+            slots.filter(|slot| self.owners.of_slot(*slot).is_some_and(&of))
         };
         let look = |slot: usize| {
             let entry = self.slots.get(slot)?.as_ref()?;
-            Some((entry.session.as_ref()?.active, network(entry.peer.address().ip()), slot))
+            let live = entry.session.as_ref()?;
+            Some((live.active, network(live.home(entry.peer).address().ip()), slot))
         };
-        let start = random(0).unwrap_or_default();
-        let there = || (start..self.slots.len()).chain(0..start).filter_map(look);
-        let oldest = |some: &mut dyn Iterator<Item = (_, IpAddr, usize)>| {
-            some.take(SAMPLE).min_by_key(|(active, _, _)| *active).map(|(_, _, slot)| slot)
-        };
-        if self.share(newcomer).is_some_and(|share| self.networks.of(newcomer).sessions >= share) {
-            return oldest(&mut there().filter(|(_, of, _)| *of == newcomer));
+        let is_full = |at| self.share(at).is_some_and(|share| self.networks.of(at).sessions >= share);
+        if let Some(newcomer) = newcomer.filter(|newcomer| is_full(*newcomer)) {
+            let near = there().filter_map(look).filter(|(_, at, _)| *at == newcomer).take(SAMPLE);
+            if let Some((_, _, slot)) = near.min_by_key(|(active, _, _)| *active) {
+                return Some((slot, true));
+            }
         }
-        let crowded = |of| self.share(of).is_some_and(|share| self.networks.of(of).sessions > share);
-        let places = (1..=PLACES as u64).filter_map(|nth| random(nth).ok()).filter_map(look);
-        oldest(&mut places.filter(|(_, of, _)| crowded(*of))).or_else(|| oldest(&mut there()))
+        let crowded = |at| self.share(at).is_some_and(|share| self.networks.of(at).sessions > share);
+        let looked = there().step_by((count / PLACES).max(1)).filter_map(look);
+        let (is_alone, _, slot) = looked.map(|(active, at, slot)| (!crowded(at), active, slot)).min()?;
+        Some((slot, !is_alone))
     }
 
     /// Ends sessions whose credential does not hold any more, among those in the places from `from` on, and tells their
@@ -151,8 +181,9 @@ impl<P: Peer> Endpoint<P> {
         (end < self.slots.len()).then_some(end)
     }
 
-    fn evict(&mut self, slot: Option<usize>, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+    fn evict(&mut self, slot: Option<usize>, reason: Reason, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
         if let Some(slot) = slot {
+            self.counters.evicted.count(reason);
             self.end(slot, End::Evicted, inbox, send);
             self.tidy(slot);
         }

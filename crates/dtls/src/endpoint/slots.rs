@@ -31,14 +31,14 @@ impl<P: Peer> Endpoint<P> {
             }
         }
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        if let Some(Link::V13(session)) = entry.session.as_mut().map(|live| &mut live.session)
+            && session.again_at().is_some_and(|at| now >= at)
+        {
+            self.scratch.clear();
+            session.resend(now, &mut self.scratch);
+            entry.say(&self.scratch, send);
+        }
         if let Some(live) = &mut entry.session {
-            if let Link::V13(session) = &mut live.session
-                && session.again_at().is_some_and(|at| now >= at)
-            {
-                self.scratch.clear();
-                session.resend(now, &mut self.scratch);
-                send(peer, &self.scratch);
-            }
             if live.session.wear() != Wear::Fresh {
                 self.refresh(now, slot, inbox, send);
             } else if live.is_revoked() {
@@ -59,13 +59,15 @@ impl<P: Peer> Endpoint<P> {
         let known_as = live.known_as(entry.peer);
         let peer = entry.peer;
         self.names.forget(known_as, &live);
-        self.count_out(peer.address(), &live);
+        self.count_out(slot, peer, &live);
         match end {
             // RFC 5246 §7.2.1: close_notify is answered with the same.
             End::Closed | End::Idle | End::Evicted | End::Spent | End::Revoked | End::Ours => {
                 self.scratch.clear();
                 live.session.put_alert(Alert::CloseNotify, &mut self.scratch);
-                send(peer, &self.scratch);
+                if live.may_send(self.scratch.len()) {
+                    send(peer, &self.scratch);
+                }
             }
             End::Fault(_) | End::Replaced => {}
         }
@@ -78,7 +80,7 @@ impl<P: Peer> Endpoint<P> {
         if let Some(live) = &mut entry.session {
             self.scratch.clear();
             live.session.put_alert(alert, &mut self.scratch);
-            send(entry.peer, &self.scratch);
+            entry.say(&self.scratch, send);
         }
         self.end(slot, End::Fault(alert), inbox, send);
     }

@@ -39,8 +39,8 @@ impl<P: Peer> Endpoint<P> {
                 self.counters.dropped += 1;
                 break;
             }
-            self.handle_sealed_record(now, slot, peer, &record, inbox, send);
             self.note_arrival(slot, peer, rest.len() - after.len());
+            self.handle_sealed_record(now, slot, peer, &record, inbox, send);
             rest = after;
         }
         self.refresh(now, slot, inbox, send);
@@ -48,12 +48,14 @@ impl<P: Peer> Endpoint<P> {
         self.set_alarm(slot);
     }
 
-    /// Counts bytes from a new address: as many may be sent there.
+    /// Counts the bytes of a record from a new address before it is answered: in proportion to them bytes may be sent
+    /// there. If it is this record that moves the session, [`Endpoint::relocate`] counts them.
     pub(super) fn note_arrival(&mut self, slot: usize, peer: P, bytes: usize) {
+        self.arrived = bytes;
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let here = entry.peer == peer;
         if let Some(moved) = entry.session.as_mut().and_then(|live| live.moved.as_mut()).filter(|_| here) {
-            moved.heard(bytes);
+            moved.heard(std::mem::take(&mut self.arrived));
         }
     }
 
@@ -139,7 +141,7 @@ impl<P: Peer> Endpoint<P> {
             }
             Content::Handshake => match session.handle_message(now, heard, &inner, &mut self.scratch) {
                 Ok(()) if self.scratch.is_empty() => {}
-                Ok(()) => send(entry.peer, &self.scratch),
+                Ok(()) => entry.say(&self.scratch, send),
                 Err(alert) => self.refuse(slot, alert, inbox, send),
             },
             Content::ApplicationData => {}
@@ -155,7 +157,7 @@ impl<P: Peer> Endpoint<P> {
             (Wear::Worn, Link::V13(session)) => {
                 self.scratch.clear();
                 session.refresh(now, &mut self.scratch);
-                send(entry.peer, &self.scratch);
+                entry.say(&self.scratch, send);
             }
             (Wear::Spent, _) => self.end(slot, End::Spent, inbox, send),
             (Wear::Fresh | Wear::Worn, _) => {}

@@ -19,7 +19,7 @@ use rustls::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Credentials, Platform, client::ClientConfig};
+use crate::{Channel, Credentials, Platform, client::ClientConfig};
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
@@ -37,6 +37,8 @@ pub(crate) struct Keys {
     pub(crate) wait: AtomicBool,
     /// Whether nobody gets in without a credential.
     pub(crate) named: AtomicBool,
+    /// The principal that all credentials are of.
+    pub(crate) principal: Option<Arc<str>>,
 }
 
 impl Credentials for Keys {
@@ -60,19 +62,23 @@ impl Credentials for Keys {
         self.wait.load(Ordering::Relaxed)
     }
 
+    fn principal(&self, _channel: &Channel) -> Option<Arc<str>> {
+        self.principal.clone()
+    }
+
     fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        (identity == b"device").then(|| Zeroizing::new(b"secret".to_vec()))
+        identity.starts_with(b"device").then(|| Zeroizing::new(b"secret".to_vec()))
     }
 }
 
 pub(crate) fn psk_keys() -> Arc<Keys> {
-    let (wait, named) = Default::default();
-    Arc::new(Keys { psk: true, certified: None, verifier: None, wait, named })
+    let (wait, named, principal) = Default::default();
+    Arc::new(Keys { psk: true, certified: None, verifier: None, wait, named, principal })
 }
 
 pub(crate) fn certificate_keys(key: Arc<CertifiedKey>, verifier: Arc<dyn ClientCertVerifier>) -> Arc<Keys> {
-    let (wait, named) = Default::default();
-    Arc::new(Keys { psk: false, certified: Some(key), verifier: Some(verifier), wait, named })
+    let (wait, named, principal) = Default::default();
+    Arc::new(Keys { psk: false, certified: Some(key), verifier: Some(verifier), wait, named, principal })
 }
 
 /// An authority, a server's certificate and one of a client.
@@ -112,9 +118,9 @@ impl Authority {
     pub(crate) fn server_with_psk(&self) -> Arc<Keys> {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
         let verifier: Arc<dyn ClientCertVerifier> = verifier.allow_unauthenticated().build().unwrap();
-        let (wait, named) = Default::default();
+        let (wait, named, principal) = Default::default();
         let certified = Some(self.certified("fog.example"));
-        Arc::new(Keys { psk: true, certified, verifier: Some(verifier), wait, named })
+        Arc::new(Keys { psk: true, certified, verifier: Some(verifier), wait, named, principal })
     }
 
     /// A server that lets nobody in without a certificate.

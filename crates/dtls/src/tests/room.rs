@@ -17,21 +17,25 @@ use crate::{
 };
 
 /// A server, and clients that are connected one after the other.
-struct House {
-    server: Endpoint<SocketAddr>,
-    inbox: Inbox<SocketAddr>,
-    now: Duration,
+pub(super) struct House {
+    pub(super) server: Endpoint<SocketAddr>,
+    pub(super) inbox: Inbox<SocketAddr>,
+    pub(super) now: Duration,
 }
 
 impl House {
-    fn new(keys: Arc<Keys>, config: EndpointConfig) -> Self {
-        Self { server: endpoint(keys, config), inbox: Inbox::default(), now: MS }
+    pub(super) fn new(keys: Arc<Keys>, config: EndpointConfig) -> Self {
+        Self { server: endpoint(keys, config).identified_by(5), inbox: Inbox::default(), now: MS }
     }
 
     /// The outcome of a client's handshake.
     fn connect(&mut self, from: &str, config: ClientConfig) -> ClientEvent {
+        self.open(from.parse().unwrap(), config).1
+    }
+
+    /// The same with the client.
+    pub(super) fn open(&mut self, from: SocketAddr, config: ClientConfig) -> (Client, ClientEvent) {
         self.now += MS;
-        let from: SocketAddr = from.parse().unwrap();
         let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
         let mut client =
             Client::start(config, platform(), self.now, &mut |bytes| up.push_back(bytes.to_vec())).unwrap();
@@ -43,11 +47,11 @@ impl House {
                 last.extend(client.handle(self.now, &datagram, &mut |bytes| up.push_back(bytes.to_vec())));
             }
         }
-        last.pop().unwrap()
+        (client, last.pop().unwrap())
     }
 
     /// The peers whose sessions have had to give way, in order.
-    fn evicted(&self) -> Vec<SocketAddr> {
+    pub(super) fn evicted(&self) -> Vec<SocketAddr> {
         let of = |event| if let Event::Ended { peer, end: End::Evicted, .. } = event { Some(peer) } else { None };
         self.inbox.events().filter_map(of).collect()
     }
@@ -86,7 +90,7 @@ fn sessions_without_a_credential_never_take_the_place_of_one_with() {
     assert_eq!(refused, ClientEvent::Ended(Alert::InternalError), "there is no room");
     assert_eq!((house.there(), house.server.handshakes(), house.server.counters().crowded), (named, 0, 1));
     house.server.close_all(&mut house.inbox, &mut |_, _| ());
-    assert!(house.server.networks.is_empty());
+    assert!(house.server.networks.is_empty() && house.server.owners.is_empty());
     assert_eq!(house.server.sessions(), 0);
 }
 

@@ -28,6 +28,7 @@ use super::{
     context::CoapContext,
     handover::{Handover, Whose},
     handshakes::{Handshakes, log_refused},
+    owners::{self, Counted},
     socket::Socket,
     transport::{Change, Listener, Path, Transport},
 };
@@ -81,8 +82,7 @@ pub(super) struct Dtls {
     /// The generation of the rules that sessions were last reviewed under, and where that goes on.
     reviewed: u64,
     review_from: Option<usize>,
-    /// Sessions and handshakes without room that were counted.
-    crowded: u64,
+    counted: Counted,
 }
 
 impl Dtls {
@@ -93,6 +93,7 @@ impl Dtls {
         let credentials = credentials.guarded(Arc::new(psk_guard::Datagrams(Arc::clone(&ctx.shared))));
         let (shared, door) = (Arc::clone(&ctx.shared), Arc::clone(&ctx.door));
         let credentials = credentials.admitting_anonymous(Arc::new(move || admits.admits_anonymous(&shared, &door)));
+        let credentials = credentials.sharing_by(owners::principals(&ctx.shared, admits));
         let (rules, reviewed) = (ctx.authority().changes(), ctx.authority().generation());
         let mut endpoint = Endpoint::new(config, Arc::new(credentials), platform(), cookies);
         if let Some(number) = handover.number() {
@@ -115,7 +116,7 @@ impl Dtls {
             changed: None,
             reviewed,
             review_from: None,
-            crowded: 0,
+            counted: Counted::default(),
         })
     }
 
@@ -267,6 +268,7 @@ impl Dtls {
                     tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
                     if end == End::Evicted {
                         shared.metrics.coap.rejected.increment();
+                        shared.metrics.shares.dtls_session_gave_way(peer.remote, self.ctx.now());
                     }
                     self.ended.push(within(peer, association));
                 }
@@ -278,11 +280,7 @@ impl Dtls {
                 Event::Data { .. } => {}
             }
         }
-        let crowded = self.endpoint.counters().crowded;
-        if crowded != self.crowded {
-            shared.metrics.coap.rejected.add(crowded - self.crowded);
-            self.crowded = crowded;
-        }
+        self.counted.note(shared, self.endpoint.counters());
         // Our verifier refuses such certificates; nobody may speak here whose certificate is not known.
         for (peer, association) in unreadable {
             let sealed = &mut self.sealed;

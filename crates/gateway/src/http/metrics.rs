@@ -185,6 +185,17 @@ impl Snapshot {
         let too_long = ConstCounter::new(self.0.metrics.coap_too_long.get());
         let help = "CoAP messages not sent because the peer takes no message or DTLS record that large";
         too_long.encode(descriptor(encoder, "coap_too_long", help, MetricType::Counter)?)?;
+        let evicted = &self.0.metrics.dtls_evicted;
+        let help = "DTLS sessions that ended because the table was full, by the reason why it was this one";
+        let mut family = descriptor(encoder, "dtls_evicted", help, MetricType::Counter)?;
+        for (reason, count) in [
+            ("principal", &evicted.principal),
+            ("address", &evicted.address),
+            ("anonymous", &evicted.anonymous),
+            ("rest", &evicted.rest),
+        ] {
+            ConstCounter::new(count.get()).encode(family.encode_family(&[("reason", reason)])?)?;
+        }
         let lost = ConstCounter::new(self.0.metrics.coap_events_lost.get());
         let help = "Large messages for CoAP observers, not retained, that went before they were fetched to the end";
         lost.encode(descriptor(encoder, "coap_events_lost", help, MetricType::Counter)?)?;
