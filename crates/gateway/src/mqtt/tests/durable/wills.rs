@@ -107,3 +107,37 @@ fn s3_1_3_9_a_will_whose_delay_was_over_when_its_client_returned_is_published() 
     });
     assert_eq!(wills_in(&store.crashed(usize::MAX)), (0, 0));
 }
+
+/// §3.1.2.5: its connection has ended with the process.
+#[test]
+fn s3_1_2_5_a_will_is_published_after_a_crash() {
+    let store = MemoryStore::default();
+    let will = Will { qos: Qos::AtLeastOnce, retain: true, topic: "w", payload: b"gone", properties: Properties::NONE };
+    let mut crashed = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        let client = committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            house.connect(&Connect { will: Some(will), ..lasting(&mut list, "s") }).await
+        })
+        .await;
+        // One that goes normally leaves none.
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let will = Will { topic: "none", ..will };
+            let client = house.connect(&Connect { will: Some(will), ..lasting(&mut list, "t") }).await;
+            client.disconnect(ReasonCode::SUCCESS).await;
+        })
+        .await;
+        crashed = store.crashed(usize::MAX);
+        drop(client);
+    });
+    let store = crashed;
+    run_committing(&store, async |house: House| {
+        let mut reader = house.client(Version::V5, "reader").await;
+        reader.subscribe("#", Qos::AtLeastOnce).await;
+        let got = reader.message().await;
+        assert_eq!((&*got.topic, &*got.payload), ("w", &b"gone"[..]));
+        reader.nothing().await;
+    });
+    assert_eq!(store.crashed(usize::MAX).len(), 2, "two sessions");
+}
