@@ -10,7 +10,7 @@ from openapi_spec_validator import validate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from clients_http import Aioquic
+from clients_http3 import Aioquic
 from gateway import Gateway
 from scenarios import expect, require, scenario
 
