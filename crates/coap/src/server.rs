@@ -26,7 +26,6 @@ mod uploads;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +43,7 @@ pub use self::reliable::StreamLimits;
 use self::confirmables::Confirmable;
 use self::downloads::Downloads;
 use self::peers::{Limits, Peers};
-use self::relations::{Queues, Relation};
+use self::relations::Relations;
 use self::timers::Timers;
 use self::uploads::Uploads;
 use crate::Timestamp;
@@ -73,11 +72,7 @@ pub struct Server<P> {
     config: ServerConfig,
     exchange_lifetime: Duration,
     peers: Peers<P>,
-    relations: Slab<Relation>,
-    queues: Queues,
-    observers_per_host: HashMap<IpAddr, usize, FixedState>,
-    /// The number of peers that observe something.
-    observing: usize,
+    relations: Relations,
     confirmables: Slab<Confirmable>,
     uploads: Uploads,
     owners: Owners,
@@ -253,10 +248,7 @@ impl<P: Peer> Server<P> {
                 Limits::of_datagrams(config.block_size),
                 hash.clone(),
             ),
-            relations: Slab::new(),
-            queues: Queues::default(),
-            observers_per_host: HashMap::with_hasher(hash.clone()),
-            observing: 0,
+            relations: Relations::new(hash.clone()),
             confirmables: Slab::new(),
             uploads: Uploads::new(&config, hash.clone()),
             owners: HashMap::with_hasher(hash.clone()),
@@ -341,7 +333,7 @@ impl<P: Peer> Server<P> {
     /// The number of peers that observe something.
     #[must_use]
     pub const fn observing_peers(&self) -> usize {
-        self.observing
+        self.relations.peers()
     }
 
     /// The number of peers that are remembered.

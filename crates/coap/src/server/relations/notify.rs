@@ -102,7 +102,7 @@ impl<P: Peer> Server<P> {
     /// notification.
     pub fn dismiss(&mut self, now: Timestamp, relation: RelationId, error: &Response<'_>, out: &mut Outbox<P>) {
         let RelationId(key) = relation;
-        self.leave_room_queue(key);
+        self.relations.leave_room_queue(key);
         if let Some(entry) = self.relations.get_mut(key) {
             entry.dirty = false;
             entry.last = Some(Last { code: error.code, max_age: error.max_age });
