@@ -5,6 +5,7 @@
 //! notifies them. [`Server::handle_timeout`] is due at [`Server::next_timeout`]; [`Server::poll_event`] says which
 //! observers may be notified again and which are gone. All output is put into an [`Outbox`].
 
+mod buffers;
 mod config;
 mod confirmables;
 mod dedup;
@@ -40,6 +41,7 @@ pub use self::protection::{Exchange, Opened, Protection, Role, Room, Unsealed};
 pub use self::relations::{Notification, Notified, ObserveRefused, Observed, Registered, RelationId};
 pub use self::reliable::StreamLimits;
 
+use self::buffers::Buffers;
 use self::confirmables::Confirmable;
 use self::downloads::Downloads;
 use self::peers::{Limits, Peers};
@@ -88,8 +90,7 @@ pub struct Server<P> {
     demanding: HashSet<u64, FixedState>,
     hash: FixedState,
     jitter: Jitter,
-    /// Emptied buffers of acknowledged Confirmables.
-    spare: Vec<Vec<u8>>,
+    buffers: Buffers,
     counters: Counters,
 }
 
@@ -262,7 +263,7 @@ impl<P: Peer> Server<P> {
             demanding: HashSet::with_hasher(hash.clone()),
             hash,
             jitter: Jitter::new(seed),
-            spare: Vec::new(),
+            buffers: Buffers::default(),
             counters: Counters::default(),
             config,
         }

@@ -30,11 +30,10 @@ impl<P: Peer> Server<P> {
         let (returned, body) = self.take_outer_body(now, ticket, outer, out)?;
         ticket = returned;
         let outer = outer.with_payload(body.as_slice());
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
+        let mut buffer = self.buffers.take();
         let opened = self.protection.as_mut()?.open(now, &outer, &mut buffer);
         let inner = room.keep(&buffer);
-        self.spare.push(buffer);
+        self.buffers.put_back(buffer);
         match opened {
             Opened::Refused { code, text } => {
                 self.counters.refused += 1;

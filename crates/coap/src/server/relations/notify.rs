@@ -237,11 +237,10 @@ impl<P: Peer> Server<P> {
                 out.push_with(peer.address, write);
             }
             Some(exchange) => {
-                let mut plain = self.spare.pop().unwrap_or_default();
-                plain.clear();
+                let mut plain = self.buffers.take();
                 write(&mut plain);
                 let sealed = seal_into(now, exchange, &plain, Role::Notification, peer.address, out);
-                self.spare.push(plain);
+                self.buffers.put_back(plain);
                 match sealed {
                     Ok(()) => {}
                     Err(Unsealed::NotNow) => {
