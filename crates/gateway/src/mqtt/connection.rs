@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fogmux_bus::{Claim, Publisher, SessionKey, Slot, Timestamp};
+use fogmux_bus::{Publisher, SessionKey, Timestamp};
 use fogmux_mqtt::{Inbound, InboundConfig, Limits, ReasonCode, Role, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -19,8 +19,8 @@ use super::{
     access::{Gate, WriteCache},
     attach::Granted,
     boundary::Boundary,
+    claimed::Claimed,
     context::MqttContext,
-    mailbox::MqttMailbox,
     output::Output,
     owed::Pending,
     reauthenticate::Extended,
@@ -104,8 +104,7 @@ pub(super) enum End {
 pub(super) struct Connection<S> {
     pub(super) ctx: Rc<MqttContext>,
     pub(super) stream: S,
-    pub(super) slot: Arc<Slot<MqttMailbox>>,
-    pub(super) claim: Claim,
+    pub(super) mailbox: Claimed,
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
     /// The client's address, for the log.
@@ -208,8 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         boundary.read(rest.len());
         Self {
             stream,
-            slot: granted.slot,
-            claim: granted.claim,
+            mailbox: granted.mailbox,
             gate: granted.gate,
             publisher: granted.publisher,
             peer: granted.peer,
@@ -315,7 +313,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !credential::holds(&self.ctx, handshake, access.principal()) {
             return Err(End::Withdrawn);
         }
-        unreadable::drop_from(&self.ctx, &self.slot, self.claim, &self.gate);
+        unreadable::drop_from(&self.ctx, &self.mailbox, &self.gate);
         Ok(())
     }
 

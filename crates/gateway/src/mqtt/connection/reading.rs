@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !(self.publishes || self.input.is_large()) || self.awaiting || !memory.pressure() {
             return true;
         }
-        let owner = self.slot.with(|mailbox| mailbox.owned_by().owner().clone());
+        let owner = self.mailbox.slot.with(|mailbox| mailbox.owned_by().owner().clone());
         std::pin::pin!(memory.relieved(owner)).poll(cx).is_ready()
     }
 }
