@@ -16,12 +16,12 @@ pub use plain::Plain;
 use crate::{
     authority::Authority,
     login::{CallbackCheck, LogIn, PasswordCheck},
-    password::prepare_text,
+    prepare::prepare_text,
     principal::Principal,
+    random::random,
     refused::Refused,
     scram::{AwaitingClientFinal, Binding, ChannelBinding, ClientFirst, ScramError, ScramHash},
     source::{SourceKind, SourceSet, Verified},
-    users::random,
 };
 
 /// A way to log in.
