@@ -1,5 +1,7 @@
-//! The lines of the README that people copy, as they stand there; only shortened by flags that follow them.
+//! The lines of the README and of the pages beside it that people copy, as they stand there; only shortened by flags
+//! that follow them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -10,9 +12,11 @@ use crate::bench;
 
 pub(crate) const CASES: &[Case] = &[Case { name: "the README's lines do what they say", run: lines }];
 
+/// The pages whose lines are tried, from the root of the repository.
+const PAGES: [&str; 3] = ["README.md", "docs/benchmarks.md", "docs/papers.md"];
 const SHORT: &[&str] = &["--seconds", "0.3", "--warm-up", "0", "--repeat", "1"];
 
-/// The flags that shorten a command of the README, by its first words; `Err` with the reason why it is not run here.
+/// The flags that shorten a command of the pages, by its first words; `Err` with the reason why it is not run here.
 const SHORTER: &[(&str, Result<&[&str], &str>)] = &[
     ("run ", Ok(SHORT)),
     ("matrix ", Ok(&["--doors", "mqtt,http1", "--securities", "none", "--seconds", "0.2", "--repeat", "1"])),
@@ -27,16 +31,19 @@ const SHORTER: &[(&str, Result<&[&str], &str>)] = &[
 ];
 
 fn lines() -> Result<String> {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = fs::read_to_string(readme)?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text =
+        PAGES.map(|page| fs::read_to_string(root.join(page)).context(page)).into_iter().collect::<Result<String>>()?;
+    let lines = text.lines().filter_map(|line| line.strip_prefix("    fogmux bench "));
+    let lines: BTreeSet<&str> =
+        lines.map(|line| line.split_once(" #").map_or(line, |(line, _)| line).trim_end()).collect();
     let place = tempfile::tempdir()?;
     for name in ["before", "after"] {
         let made = bench(&["run", "--count", "100", "--repeat", "2", "--out", name])?.current_dir(&place).output()?;
         ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
     let mut tried = 0;
-    for line in readme.lines().filter_map(|line| line.strip_prefix("    fogmux bench ")) {
-        let line = line.split_once(" #").map_or(line, |(line, _)| line).trim_end();
+    for line in lines {
         let shorter = SHORTER.iter().find(|(begin, _)| line.starts_with(begin));
         let (_, shorter) = shorter.with_context(|| format!("nobody tries `fogmux bench {line}`"))?;
         let Ok(shorter) = shorter else { continue };
@@ -54,6 +61,6 @@ fn lines() -> Result<String> {
         tried += 1;
     }
     ensure!(place.path().join("results/report.html").exists(), "the matrix has written no results/report.html");
-    ensure!(tried >= 6, "only {tried} lines were found");
+    ensure!(tried >= 8, "only {tried} lines were found");
     Ok(format!("({tried} lines)"))
 }

@@ -13,11 +13,12 @@ import paho.mqtt.client as paho
 import bridges
 from client import PATIENCE, Getter, Missing, Refused
 from clients_coap import Aiocoap, AiocoapWs, Libcoap
-from clients_http import H1S, REQUESTS, Httpx
+from clients_http import REQUESTS, Httpx
 from clients_mqtt import MOSQUITTO, PAHO
 from clients_xmpp import Slixmpp, SlixmppDirect
 from clients_xmpp_raw import RawXmpp
 from keyring import LockedGateway
+from requests_http import H1S
 
 TEXT = "text/plain;charset=utf-8"
 DENIED = {"mqtt": ("0x87", "[NOT_AUTHORIZED]", "NOT_AUTHORIZED"), "http": ("403",), "coap": ("4.03",),

@@ -1,4 +1,4 @@
-"""The documentation, run: the clients of docs/clients.md.
+"""The documentation, run: the clients of docs/clients.md and the first messages of README.md.
 
 What needs a machine of its own runs in namespaces; without root only the rest does, and that is said.
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 async def run_documents(arguments, report):
     """Starts this file in namespaces, and takes over what it reports."""
     if reason := reason_against():
-        print(f"documents: the clients of the pages were not run: {reason}")
+        print(f"documents: the commands of the pages were not run: {reason}")
         return
     with tempfile.TemporaryDirectory(prefix="fogmux-documents-") as place:
         process = await asyncio.create_subprocess_exec(
@@ -40,12 +40,13 @@ async def run_documents(arguments, report):
 
 
 async def inside(arguments) -> int:
+    from readme import run_readme
     from snippets import run_snippets
 
     report = Report()
     sandbox = Sandbox(Path(arguments.bin), Path(arguments.place))
     sandbox.enter()
-    parts = {"clients": run_snippets}
+    parts = {"clients": run_snippets, "readme": run_readme}
     try:
         for name, part in parts.items():
             if not arguments.only or name in arguments.only:

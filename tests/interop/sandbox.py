@@ -32,6 +32,8 @@ class Sandbox:
         self.binary, self.place = binary.resolve(), place
         self.home, self.bin = place / "home", place / "bin"
         self.process, self.log = None, place / "log"
+        self.is_service = True
+        """Whether the gateway is started as the installed service is, or by its name alone."""
 
     def enter(self):
         """Makes the machine of this process's namespaces; nothing of it is seen outside or stays behind."""
@@ -60,12 +62,13 @@ class Sandbox:
         (self.bin / name).chmod(0o755)
 
     async def start(self, config: str = ""):
-        """Starts the gateway as the service does, and waits until it is ready."""
+        """Starts the gateway, and waits until it is ready."""
         CONFIG.write_text(config)
+        words = ["serve", "--config", str(CONFIG)] if self.is_service else []
+        place = {"STATE_DIRECTORY": str(DATA)} if self.is_service else {}
         with open(self.log, "ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                "fogmux", "serve", "--config", str(CONFIG), env={**self.environment, "STATE_DIRECTORY": str(DATA)},
-                stdout=log, stderr=log)
+                "fogmux", *words, env={**self.environment, **place}, stdout=log, stderr=log)
         async with asyncio.timeout(PATIENCE):
             while not await asyncio.to_thread(is_ready):
                 if self.process.returncode is not None:

@@ -9,10 +9,11 @@ import traceback
 
 from client import PATIENCE
 from clients_coap import Aiocoap
-from clients_http import H1, Httpx
+from clients_http import Httpx
 from clients_mqtt import Paho
 from clients_xmpp import Slixmpp
 from gateway import Gateway
+from requests_http import H1
 
 SCENARIOS = []
 _numbers = itertools.count()
@@ -94,9 +95,10 @@ async def run_scenarios(arguments, report):
     import scenarios_keys
     import scenarios_life
     import scenarios_mqtt
+    import scenarios_profiles
     import scenarios_xmpp
     _ = (scenarios_bus, scenarios_coap, scenarios_dashboard, scenarios_dtls, scenarios_http, scenarios_http_tools,
-         scenarios_keys, scenarios_life, scenarios_mqtt, scenarios_xmpp)
+         scenarios_keys, scenarios_life, scenarios_mqtt, scenarios_profiles, scenarios_xmpp)
 
     chosen = [s for s in SCENARIOS
               if not arguments.scenario or any(word in s.__name__.replace("_", " ") for word in arguments.scenario)]

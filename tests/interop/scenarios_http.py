@@ -6,7 +6,8 @@ import json
 from h2.connection import H2Connection
 from h2.events import ResponseReceived, StreamEnded
 
-from clients_http import H2, REQUESTS, Httpx
+from clients_http import REQUESTS, Httpx
+from requests_http import H2
 from scenarios import expect, fresh, require, scenario
 
 TEXT = "text/plain;charset=utf-8"

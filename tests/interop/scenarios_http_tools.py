@@ -10,7 +10,7 @@ from openapi_spec_validator import validate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from clients_http import Aioquic
+from clients_http3 import Aioquic
 from gateway import Gateway
 from scenarios import expect, require, scenario
 
@@ -67,7 +67,7 @@ async def prometheus_reads_the_metrics_in_both_formats(doors):
     opened = list(read_openmetrics(body.decode()))
     for families in (text, opened):
         for family in families:
-            require(family.name, family.documentation and family.type in ("counter", "gauge"), family)
+            require(family.name, family.documentation and family.type in ("counter", "gauge", "histogram"), family)
             for sample in family.samples:
                 require(sample.name, (family.type == "counter") == sample.name.endswith("_total"), family.type)
     expect("the families", sorted(family.name for family in text), sorted(family.name for family in opened))

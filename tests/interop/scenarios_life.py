@@ -12,7 +12,7 @@ import paho.mqtt.client as paho
 import keyring
 from client import Refused, run
 from clients_coap import Libcoap
-from clients_http import topic_path
+from requests_http import topic_path
 from clients_mqtt import Connection
 from clients_xmpp import Slixmpp
 from gateway import LISTENERS, Gateway

@@ -98,7 +98,8 @@ class Clients:
     def __init__(self, sandbox: Sandbox, page: list[Block], secure: bool, report):
         self.sandbox, self.report, self.secure = sandbox, report, secure
         self.blocks = [block for block in page if (SECURE in block.marks) == secure and NOT_RUN not in block.marks]
-        self.device = sandbox.place / f"device-{secure}"
+        self.place = sandbox.place / f"{Path(page[0].page).stem}-{secure}"
+        self.device = self.place / "device"
 
     def marked(self, mark: str) -> list[Block]:
         return [block for block in self.blocks if mark in block.marks]
@@ -107,15 +108,14 @@ class Clients:
         return "\n".join(block.text for block in self.marked(CONFIG))
 
     def snippets(self, role: str) -> list[Snippet]:
-        made = [Snippet(block, self.sandbox.place / f"block-{block.line}", self.sandbox)
-                for block in self.marked(role)]
+        made = [Snippet(block, self.place / f"{role}-{block.line}", self.sandbox) for block in self.marked(role)]
         for snippet in made:
             snippet.prepare(self.device)
         return made
 
     async def run(self, setup: list[Block]):
         """The setup is done while the gateway runs, as by an administrator, and the gateway is restarted then."""
-        self.device.mkdir()
+        self.device.mkdir(parents=True)
         for block in setup:
             code, said = await self.sandbox.shell(block.text, self.device)
             self.report.check(block.name, f"exit code {code}: {said}" if code else None)

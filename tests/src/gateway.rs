@@ -1,5 +1,8 @@
 //! One `fogmux serve` on ports that the system chooses, with a data directory of its own.
 
+mod oracles;
+mod readings;
+
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,9 +20,6 @@ use tempfile::TempDir;
 use crate::tcp;
 
 const START: Duration = Duration::from_secs(60);
-/// Samples that are 0 when no client is connected and no session is kept. HTTP's connections include the scrape.
-const SETTLED: [&str; 4] =
-    ["fogmux_bus_mailbox_bytes", "fogmux_bus_subscriptions", "fogmux_door_connections", "fogmux_missed_wakes_total"];
 
 /// The configuration file, beside the data directory.
 const CONFIGURATION: &str = "fogmux.toml";
@@ -141,45 +141,6 @@ impl Gateway {
         }
     }
 
-    /// The largest resident set so far, in bytes.
-    ///
-    /// # Errors
-    /// When `/proc` does not say.
-    pub fn peak_resident_bytes(&self) -> Result<u64> {
-        self.status_bytes("VmHWM:")
-    }
-
-    /// The resident set now, in bytes.
-    ///
-    /// # Errors
-    /// When `/proc` does not say.
-    pub fn resident_bytes(&self) -> Result<u64> {
-        self.status_bytes("VmRSS:")
-    }
-
-    /// The anonymous part of the resident set, in bytes: heaps, stacks and buffers, without pages of files.
-    ///
-    /// # Errors
-    /// When `/proc` does not say.
-    pub fn anonymous_bytes(&self) -> Result<u64> {
-        self.status_bytes("RssAnon:")
-    }
-
-    /// The part of the resident set that is pages of files, in bytes: code, which the kernel drops when it is short of
-    /// memory, and maps of files.
-    ///
-    /// # Errors
-    /// When `/proc` does not say.
-    pub fn file_bytes(&self) -> Result<u64> {
-        self.status_bytes("RssFile:")
-    }
-
-    fn status_bytes(&self, name: &str) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
-        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
-    }
-
     /// The process identifier.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -216,221 +177,12 @@ impl Gateway {
         }
     }
 
-    /// Every sample of `/metrics`, by its name with labels as they are printed.
-    ///
-    /// # Errors
-    /// When the page cannot be had.
-    pub fn metrics(&self) -> Result<HashMap<String, f64>> {
-        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let answer = tcp::ask(self.address("http")?, request)?;
-        let text = String::from_utf8_lossy(&answer);
-        let lines = text.lines().filter(|line| line.starts_with("fogmux_") || line.starts_with("process_"));
-        let sample = |line: &str| -> Option<(String, f64)> {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        };
-        Ok(lines.filter_map(sample).collect())
-    }
-
-    /// The sum of samples of `/metrics`, which are whole numbers; those that are not there are 0.
-    ///
-    /// # Errors
-    /// When the page cannot be had.
-    pub fn sum(&self, names: &[&str]) -> Result<u64> {
-        let metrics = self.metrics()?;
-        let values = names.iter().filter_map(|name| metrics.get(*name));
-        Ok(format!("{:.0}", values.sum::<f64>()).parse()?)
-    }
-
-    /// Waits until a sample of `/metrics` satisfies `holds`, and returns it.
-    ///
-    /// # Errors
-    /// When it does not within `patience`.
-    pub fn wait_metric(&self, name: &str, patience: Duration, holds: impl Fn(f64) -> bool) -> Result<f64> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let value = self.metrics()?.get(name).copied();
-            match value {
-                Some(value) if holds(value) => return Ok(value),
-                _ => ensure!(Instant::now() < deadline, "{name} is {value:?} after {patience:?}"),
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    /// The oracles that hold once every client of a case has gone: all gauges of queues, connections and subscriptions
-    /// are back at 0, and so is the counter of missed wakes, where the build has one. No delivery is unaccounted for
-    /// ([`Gateway::check_conservation`]).
-    ///
-    /// # Errors
-    /// Lists every gauge that is not at 0 after ten seconds, or both sides of the balance.
-    pub fn settle(&mut self) -> Result<()> {
-        self.check_alive()?;
-        self.check_lines()?;
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let metrics = self.metrics()?;
-            let gauge = |name: &str| SETTLED.iter().any(|settled| name.split('{').next() == Some(settled));
-            let mut left: Vec<String> = metrics
-                .iter()
-                .filter(|(name, value)| gauge(name) && **value != 0.0 && !name.contains("door=\"http\""))
-                .map(|(name, value)| format!("{name} {value}"))
-                .collect();
-            if left.is_empty() {
-                return self.check_conservation();
-            }
-            left.sort();
-            ensure!(Instant::now() < deadline, "after the last client has gone: {}", left.join(", "));
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// Every line of the log is one of the gateway's: no peer has written one.
-    ///
-    /// # Errors
-    /// Shows a line that does not begin with a time.
-    pub fn check_lines(&self) -> Result<()> {
-        let log = self.whole_log();
-        let is_ours = |line: &str| {
-            let time = line.split_once("Z ").map_or("", |(time, _)| time);
-            time.len() >= 20 && time.bytes().all(|byte| byte.is_ascii_digit() || b"-T:.".contains(&byte))
-        };
-        // The last one may be under way.
-        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        match whole.lines().find(|line| !is_ours(line)) {
-            Some(line) => bail!("a line of the log that the gateway did not write: {line:?}"),
-            None => Ok(()),
-        }
-    }
-
-    /// Conservation: when nothing moves any more, every delivery that routing asked for was handed to a connection, was
-    /// dropped for a reason that is counted, or waits (docs/metrics.md). Gateways that do not count are let off.
-    ///
-    /// # Errors
-    /// Shows both sides when they differ for ten seconds.
-    pub fn check_conservation(&self) -> Result<()> {
-        const IN: [&str; 3] = ["matched_total", "pulled_total", "restored_total"];
-        const OUT: [&str; 8] = [
-            "sent_total",
-            "dropped_full_total",
-            "dropped_expired_total",
-            "dropped_too_large_total",
-            "dropped_gone_total",
-            "conflated_total",
-            "handed_on_total",
-            "mailbox_messages",
-        ];
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let metrics = self.metrics()?;
-            let read = |names: &[&str]| -> Vec<(String, f64)> {
-                let name = names.iter().map(|name| format!("fogmux_bus_{name}"));
-                name.map(|name| (name.clone(), metrics.get(&name).copied().unwrap_or_default())).collect()
-            };
-            let (came, went) = (read(&IN), read(&OUT));
-            let sum = |all: &[(String, f64)]| all.iter().map(|(_, value)| value).sum::<f64>();
-            if !metrics.contains_key("fogmux_bus_matched_total") || sum(&came) == sum(&went) {
-                return Ok(());
-            }
-            ensure!(Instant::now() < deadline, "{came:?} came, {went:?} went");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
     /// Writes another configuration file, for a gateway that was started with one.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn configure(&self, text: &str) -> Result<()> {
         Ok(fs::write(self.home.path().join(CONFIGURATION), text)?)
-    }
-
-    /// Waits until the log says something since [`Gateway::forget_log`].
-    ///
-    /// # Errors
-    /// When it does not within `patience`.
-    pub fn wait_log(&self, what: &str, patience: Duration) -> Result<()> {
-        let deadline = Instant::now() + patience;
-        while !fs::read_to_string(self.home.path().join("log"))?.contains(what) {
-            ensure!(Instant::now() < deadline, "no {what:?} in the log after {patience:?}:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
-    /// Empties the log.
-    ///
-    /// # Errors
-    /// When the file is gone.
-    pub fn forget_log(&self) -> Result<()> {
-        Ok(fs::File::options().write(true).open(self.home.path().join("log"))?.set_len(0)?)
-    }
-
-    /// The memory oracle: ten seconds after the last client has gone, the resident set is at most 8 MB above what it
-    /// was before the first came, and all gauges are back at 0. Returns what it came down to.
-    ///
-    /// # Errors
-    /// When it stays higher.
-    pub fn returns_to_idle(&mut self, idle_bytes: u64) -> Result<u64> {
-        let began = Instant::now();
-        self.settle()?;
-        self.comes_down(idle_bytes, began + Duration::from_secs(10))
-    }
-
-    /// [`Gateway::returns_to_idle`] by anonymous memory, for a load that uses code of every door for the first time
-    /// (ADR 0050).
-    ///
-    /// # Errors
-    /// When it stays higher.
-    pub fn gives_back(&mut self, idle_bytes: u64) -> Result<u64> {
-        let began = Instant::now();
-        self.settle()?;
-        comes_down(|| self.anonymous_bytes(), idle_bytes, began + Duration::from_secs(10))
-    }
-
-    /// The half of [`Gateway::returns_to_idle`] that holds where the gateway remembers clients that have gone, which is
-    /// then part of `idle_bytes`: the resident set is at most 8 MB above it by `deadline`.
-    ///
-    /// # Errors
-    /// When it stays higher.
-    pub fn comes_down(&self, idle_bytes: u64, deadline: Instant) -> Result<u64> {
-        comes_down(|| self.resident_bytes(), idle_bytes, deadline)
-    }
-
-    /// The time that the worker threads have run, and that they could have run but waited for a processor
-    /// (`schedstat` of proc(5)).
-    ///
-    /// # Errors
-    /// When the gateway has ended.
-    pub fn worker_times(&self) -> Result<(Duration, Duration)> {
-        let mut times = (Duration::ZERO, Duration::ZERO);
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let task = task?.path();
-            // A thread may end meanwhile.
-            let read = |file| fs::read_to_string(task.join(file)).unwrap_or_default();
-            if read("comm").starts_with("worker-") {
-                let stat = read("schedstat");
-                let mut fields =
-                    stat.split_whitespace().map(|field| field.parse().map_or(Duration::ZERO, Duration::from_nanos));
-                times.0 += fields.next().unwrap_or_default();
-                times.1 += fields.next().unwrap_or_default();
-            }
-        }
-        Ok(times)
-    }
-
-    /// The whole log.
-    #[must_use]
-    pub fn whole_log(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.home.path().join("log")).unwrap_or_default()).into_owned()
-    }
-
-    /// The end of the log.
-    #[must_use]
-    pub fn log(&self) -> String {
-        let text = self.whole_log();
-        let lines: Vec<&str> = text.lines().collect();
-        lines.iter().skip(lines.len().saturating_sub(15)).fold(String::new(), |all, line| all + line + "\n")
     }
 
     fn wait_ready(&mut self, or_not: bool) -> Result<()> {
@@ -452,19 +204,6 @@ impl Drop for Gateway {
         // A failure here has another cause, which was reported before.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-fn comes_down(read: impl Fn() -> Result<u64>, idle_bytes: u64, deadline: Instant) -> Result<u64> {
-    const MORE_BYTES: u64 = 8_000_000;
-    loop {
-        let resident = read()?;
-        if resident <= idle_bytes + MORE_BYTES {
-            return Ok(resident);
-        }
-        let (now, idle) = (resident / 1_000_000, idle_bytes / 1_000_000);
-        ensure!(Instant::now() < deadline, "{now} MB are resident after the last client has gone, {idle} before");
-        std::thread::sleep(Duration::from_millis(200));
     }
 }
 

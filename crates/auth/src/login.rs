@@ -6,7 +6,8 @@ use zeroize::Zeroizing;
 
 use crate::{
     authority::Authority,
-    password::{PASSWORD_BYTES_MAX, Scratch, prepare_text},
+    password::{PASSWORD_BYTES_MAX, Scratch},
+    prepare::prepare_text,
     principal::Principal,
     refused::Refused,
     rules::Rules,

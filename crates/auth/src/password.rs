@@ -15,8 +15,9 @@ use imported::Imported;
 pub use scratch::Scratch;
 
 use crate::{
+    prepare::prepare_text,
+    random::random,
     scram::{ITERATIONS, SALT_BYTES as SCRAM_SALT_BYTES, ScramHash, ScramKeys},
-    users::random,
 };
 
 /// Memory per hash. The leanest of the parameter sets OWASP calls equal (7 MiB, 5 passes, 1 lane): a Pi with 512 MiB
@@ -173,11 +174,6 @@ pub(crate) fn prepare_password(password: &[u8]) -> Cow<'_, [u8]> {
         Ok(Some(Cow::Owned(text))) => Cow::Owned(text.into_bytes()),
         Ok(None) | Err(_) => Cow::Borrowed(password),
     }
-}
-
-/// SASLprep, or nothing when the text holds what it prohibits.
-pub(crate) fn prepare_text(text: &str) -> Option<Cow<'_, str>> {
-    stringprep::saslprep(text).ok()
 }
 
 #[cfg(test)]

@@ -8,10 +8,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use crate::{
-    scram::ScramHash,
-    users::{User, random},
-};
+use crate::{random::random, scram::ScramHash, users::User};
 
 /// Logins that are remembered; the oldest is forgotten first.
 const ENTRIES_MAX: usize = 4096;

@@ -4,22 +4,24 @@
 //! the door's. No I/O happens here; a password check comes back as a [`PasswordCheck`] to be run elsewhere.
 
 mod bearer;
+mod plain;
 
 use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 
 pub use bearer::Bearer;
+pub use plain::Plain;
 
 use crate::{
     authority::Authority,
     login::{CallbackCheck, LogIn, PasswordCheck},
-    password::prepare_text,
+    prepare::prepare_text,
     principal::Principal,
+    random::random,
     refused::Refused,
     scram::{AwaitingClientFinal, Binding, ChannelBinding, ClientFirst, ScramError, ScramHash},
     source::{SourceKind, SourceSet, Verified},
-    users::random,
 };
 
 /// A way to log in.
@@ -364,38 +366,6 @@ fn anonymous(message: &[u8]) -> Step {
     match std::str::from_utf8(message) {
         Ok(trace) if trace.chars().count() <= 255 => Step::done(Principal::anonymous().into(), None),
         Ok(_) | Err(_) => Step::Refused(Refused::Malformed("ANONYMOUS trace")),
-    }
-}
-
-/// A token may stand for the password.
-const PASSWORD_BYTES_MAX: usize = 8 << 10;
-
-/// The message of PLAIN: `[authzid] NUL authcid NUL passwd` (RFC 4616 §2).
-pub struct Plain<'a> {
-    /// The identity to act as; empty for one's own.
-    pub authzid: &'a str,
-    /// The user's name.
-    pub user: &'a str,
-    /// The password.
-    pub password: &'a [u8],
-}
-
-impl<'a> Plain<'a> {
-    /// The parts, when the message has exactly these and they are UTF-8 of allowed length.
-    #[must_use]
-    pub fn parse(message: &'a [u8]) -> Option<Self> {
-        let mut parts = std::str::from_utf8(message).ok()?.split('\0');
-        let (authzid, user, password) = (parts.next()?, parts.next()?, parts.next()?);
-        let sizes = authzid.len() <= 255
-            && (1..=255).contains(&user.len())
-            && (1..=PASSWORD_BYTES_MAX).contains(&password.len());
-        (sizes && parts.next().is_none()).then_some(Self { authzid, user, password: password.as_bytes() })
-    }
-
-    /// The message for a client to send, without an authorisation identity.
-    #[must_use]
-    pub fn encode(user: &str, password: &str) -> Vec<u8> {
-        format!("\0{user}\0{password}").into_bytes()
     }
 }
 

@@ -18,7 +18,7 @@ use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::password::prepare_text;
+use crate::prepare::prepare_text;
 
 /// RFC 7677 §4 asks for at least 15 000 for SCRAM-SHA-256; the client pays for them, and clients here are small.
 pub(crate) const ITERATIONS: u32 = 15_000;

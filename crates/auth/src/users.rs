@@ -18,10 +18,12 @@ use zeroize::Zeroizing;
 pub use account::{Account, UsersLock};
 
 use crate::{
-    password::{HashedPassword, PasswordError, Scratch, StoredPassword, prepare_text},
+    password::{HashedPassword, PasswordError, Scratch, StoredPassword},
+    prepare::prepare_text,
     principal::{ANONYMOUS, Principal},
     private_file,
     problem::Problems,
+    random::random,
     scram::{ScramHash, ScramKeys},
 };
 
@@ -296,13 +298,6 @@ pub(crate) fn checked_name(name: &str) -> Result<String, UserError> {
         && prepared.trim_matches(' ') == prepared
         && prepared != ANONYMOUS;
     if usable { Ok(prepared.into_owned()) } else { Err(UserError::Name) }
-}
-
-/// Fresh random bytes.
-pub(crate) fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
-    bytes
 }
 
 /// A TOML basic string. Names hold no control characters, so two escapes are enough.

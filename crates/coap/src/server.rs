@@ -5,6 +5,7 @@
 //! notifies them. [`Server::handle_timeout`] is due at [`Server::next_timeout`]; [`Server::poll_event`] says which
 //! observers may be notified again and which are gone. All output is put into an [`Outbox`].
 
+mod buffers;
 mod config;
 mod confirmables;
 mod dedup;
@@ -26,7 +27,6 @@ mod uploads;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,10 +41,11 @@ pub use self::protection::{Exchange, Opened, Protection, Role, Room, Unsealed};
 pub use self::relations::{Notification, Notified, ObserveRefused, Observed, Registered, RelationId};
 pub use self::reliable::StreamLimits;
 
+use self::buffers::Buffers;
 use self::confirmables::Confirmable;
 use self::downloads::Downloads;
 use self::peers::{Limits, Peers};
-use self::relations::{Queues, Relation};
+use self::relations::Relations;
 use self::timers::Timers;
 use self::uploads::Uploads;
 use crate::Timestamp;
@@ -73,11 +74,7 @@ pub struct Server<P> {
     config: ServerConfig,
     exchange_lifetime: Duration,
     peers: Peers<P>,
-    relations: Slab<Relation>,
-    queues: Queues,
-    observers_per_host: HashMap<IpAddr, usize, FixedState>,
-    /// The number of peers that observe something.
-    observing: usize,
+    relations: Relations,
     confirmables: Slab<Confirmable>,
     uploads: Uploads,
     owners: Owners,
@@ -93,8 +90,7 @@ pub struct Server<P> {
     demanding: HashSet<u64, FixedState>,
     hash: FixedState,
     jitter: Jitter,
-    /// Emptied buffers of acknowledged Confirmables.
-    spare: Vec<Vec<u8>>,
+    buffers: Buffers,
     counters: Counters,
 }
 
@@ -253,10 +249,7 @@ impl<P: Peer> Server<P> {
                 Limits::of_datagrams(config.block_size),
                 hash.clone(),
             ),
-            relations: Slab::new(),
-            queues: Queues::default(),
-            observers_per_host: HashMap::with_hasher(hash.clone()),
-            observing: 0,
+            relations: Relations::new(hash.clone()),
             confirmables: Slab::new(),
             uploads: Uploads::new(&config, hash.clone()),
             owners: HashMap::with_hasher(hash.clone()),
@@ -270,7 +263,7 @@ impl<P: Peer> Server<P> {
             demanding: HashSet::with_hasher(hash.clone()),
             hash,
             jitter: Jitter::new(seed),
-            spare: Vec::new(),
+            buffers: Buffers::default(),
             counters: Counters::default(),
             config,
         }
@@ -341,7 +334,7 @@ impl<P: Peer> Server<P> {
     /// The number of peers that observe something.
     #[must_use]
     pub const fn observing_peers(&self) -> usize {
-        self.observing
+        self.relations.peers()
     }
 
     /// The number of peers that are remembered.

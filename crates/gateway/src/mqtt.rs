@@ -10,6 +10,7 @@ mod attach;
 mod authenticate;
 mod boundary;
 mod bounds;
+mod claimed;
 mod close;
 mod config;
 mod connection;

@@ -8,6 +8,7 @@
 
 mod cut;
 mod lists;
+mod verifier;
 
 use std::{
     fmt, fs,
@@ -17,19 +18,15 @@ use std::{
 };
 
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
-    client::danger::HandshakeSignatureValid,
-    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    CertificateError, DistinguishedName, Error, RootCertStore,
     pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime},
-    server::{
-        WebPkiClientVerifier,
-        danger::{ClientCertVerified, ClientCertVerifier},
-    },
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
 pub use self::cut::Cut;
 use self::cut::CutState;
-use crate::{channel::ClientCertificate, dates::Dates, error::TlsError, pem, profile::KeyKind, provider::provider};
+use self::verifier::Verifier;
+use crate::{dates::Dates, error::TlsError, pem, profile::KeyKind, provider::provider};
 
 /// Authorities, what they have revoked, and the connections that depend on it. Clones are the same.
 #[derive(Clone)]
@@ -353,70 +350,6 @@ impl Current {
 
 fn failed(file: &Path, why: impl fmt::Display) -> TlsError {
     TlsError::File { file: file.into(), why: why.to_string() }
-}
-
-/// The verifier for rustls.
-#[derive(Debug)]
-struct Verifier {
-    /// The names of the authorities when the listener was opened: a browser asks its user for a certificate only if it
-    /// has one of these. An authority added later is named after a restart; clients may show its certificates before
-    /// that.
-    authorities: Vec<DistinguishedName>,
-    trust: ClientTrust,
-    mandatory: bool,
-    key: Option<KeyKind>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ClientCertVerifier for Verifier {
-    fn client_auth_mandatory(&self) -> bool {
-        self.mandatory
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.authorities
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        self.trust.verify(end_entity, intermediates)?;
-        // The doors go by what is in it, so one that they cannot read is refused here, where the peer hears of it.
-        if ClientCertificate::parse(end_entity).is_err() {
-            return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
-        }
-        match self.key {
-            Some(kind) if !kind.is_in(end_entity) => {
-                Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-            }
-            Some(_) | None => Ok(ClientCertVerified::assertion()),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(all(test, unix))]

@@ -7,7 +7,7 @@ use super::{
     ChannelBinding, ITERATIONS_RANGE, Output, ScramHash,
     message::{self, ScramError},
 };
-use crate::password::prepare_text;
+use crate::prepare::prepare_text;
 
 /// The client's channel binding flag (RFC 5802 §6).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -6,7 +6,7 @@ use super::{
     ScramKeys,
     message::{self, ScramError},
 };
-use crate::password::prepare_text;
+use crate::prepare::prepare_text;
 
 /// Channel binding data of the TLS connection below (RFC 5929, RFC 9266).
 #[derive(Debug, Clone, PartialEq, Eq)]

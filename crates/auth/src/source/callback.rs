@@ -16,12 +16,7 @@ use std::{
 };
 
 use super::{Grant, SourceKind, Variables, Verified, vouched};
-use crate::{
-    acl::Door,
-    refused::Refused,
-    scram::ScramHash,
-    users::{Users, random},
-};
+use crate::{acl::Door, random::random, refused::Refused, scram::ScramHash, users::Users};
 
 /// Answers remembered at most; the oldest goes first.
 const ANSWERS_MAX: usize = 4096;

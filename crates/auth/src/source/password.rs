@@ -2,10 +2,12 @@
 
 use super::{Credential, Source, SourceKind, Verified};
 use crate::{
-    password::{PasswordError, Scratch, StoredPassword, prepare_text},
+    password::{PasswordError, Scratch, StoredPassword},
+    prepare::prepare_text,
     principal::Principal,
+    random::random,
     refused::Refused,
-    users::{User, Users, random},
+    users::{User, Users},
 };
 use std::sync::Arc;
 

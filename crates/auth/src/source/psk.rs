@@ -22,9 +22,10 @@ use crate::{
     principal::Principal,
     private_file,
     problem::{Problems, Review},
+    random::random,
     refused::Refused,
     scram::ScramHash,
-    users::{UserError, Users, checked_name, quoted, random},
+    users::{UserError, Users, checked_name, quoted},
 };
 
 /// RFC 4279 §5.3 asks for keys of up to 64 bytes and identities of up to 128; both may be longer.

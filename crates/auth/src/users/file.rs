@@ -23,11 +23,12 @@ use toml::{
     de::{DeString, DeTable, DeValue},
 };
 
-use super::{User, Users, checked_name, quoted, random};
+use super::{User, Users, checked_name, quoted};
 use crate::{
     password::StoredPassword,
     principal::Principal,
     problem::{Problems, Review},
+    random::random,
     scram::{ScramHash, ScramKeys},
 };
 

@@ -12,9 +12,6 @@ use crate::server::timers::Timer;
 use crate::server::{GoneReason, Server};
 use crate::slab::Key;
 
-/// How many emptied buffers are kept for the next Confirmables.
-const SPARE_MAX: usize = 64;
-
 /// One Confirmable on its way.
 #[derive(Debug)]
 pub(crate) struct Confirmable {
@@ -73,8 +70,7 @@ impl<P: Peer> Server<P> {
 
     /// A buffer for a Confirmable, reused if possible.
     pub(crate) fn buffer(&mut self, datagram: &[u8]) -> Vec<u8> {
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
+        let mut buffer = self.buffers.take();
         buffer.extend_from_slice(datagram);
         buffer
     }
@@ -197,9 +193,7 @@ impl<P: Peer> Server<P> {
         if let Some(relation) = confirmable.relation.and_then(|key| self.relations.get_mut(key)) {
             relation.in_flight = None;
         }
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(std::mem::take(&mut confirmable.datagram));
-        }
+        self.buffers.put_back(std::mem::take(&mut confirmable.datagram));
         Some(confirmable)
     }
 

@@ -8,12 +8,13 @@ mod pace;
 mod part;
 mod plan;
 mod room;
+mod table;
 
 use std::rc::Rc;
 
 pub use self::notify::{Notification, Notified};
 pub(crate) use self::pace::Allowance;
-pub(crate) use self::room::Queues;
+pub(crate) use self::table::Relations;
 
 use self::pace::{Proof, RECENT};
 use self::room::Place;
@@ -22,7 +23,7 @@ use crate::code::Code;
 use crate::content_format;
 use crate::peer::Peer;
 use crate::response::Response;
-use crate::server::peers::{Limits, Waiting};
+use crate::server::peers::Limits;
 use crate::server::{Event, Exchange, GoneReason, Server, Ticket};
 use crate::slab::Key;
 use crate::token::Token;
@@ -281,19 +282,7 @@ impl<P: Peer> Server<P> {
 
     fn add_relation(&mut self, now: Timestamp, ticket: &Ticket<P>, observed: Observed) -> Result<Key, ObserveRefused> {
         let limits = self.limits(ticket);
-        let (all, per_host, per_peer) =
-            (self.config.observers_max, self.config.observers_per_host_max, self.config.observers_per_peer_max);
-        if self.relations.len() >= all {
-            return Err(ObserveRefused::Limit(all));
-        }
         let peer = self.peers.get_mut(ticket.peer).ok_or(ObserveRefused::Limit(self.config.peers_max))?;
-        if peer.relations.len() >= per_peer {
-            return Err(ObserveRefused::Limit(per_peer));
-        }
-        let of_host = self.observers_per_host.entry(ticket.address.host()).or_insert(0);
-        if *of_host >= per_host {
-            return Err(ObserveRefused::Limit(per_host));
-        }
         let relation = Relation {
             peer: ticket.peer,
             token: ticket.token,
@@ -319,16 +308,7 @@ impl<P: Peer> Server<P> {
             alarm: None,
             place: None,
         };
-        let key = self.relations.insert(relation).ok_or(ObserveRefused::Limit(all))?;
-        if let Some(relation) = self.relations.get_mut(key) {
-            // Spread, so that not all observers of a resource have to acknowledge the same notification.
-            let spread = key.index() % usize::from(self.config.confirm_every.max(1));
-            relation.unconfirmed = u16::try_from(spread).unwrap_or(0);
-        }
-        self.observing += usize::from(peer.relations.is_empty());
-        peer.relations.push(key);
-        *of_host += 1;
-        Ok(key)
+        self.relations.add(&self.config, peer, relation)
     }
 
     /// The entry of this endpoint, security context and token (RFC 7641 §4.1).
@@ -350,22 +330,9 @@ impl<P: Peer> Server<P> {
 
     /// Removes an entry from the list.
     pub(crate) fn remove_relation(&mut self, key: Key, reason: GoneReason) {
-        self.leave_room_queue(key);
-        let Some(relation) = self.relations.remove(key) else { return };
+        let Some(relation) = self.relations.remove(&mut self.peers, key) else { return };
         if let Some(confirmable) = relation.in_flight {
             self.take_confirmable(confirmable);
-        }
-        if let Some(peer) = self.peers.get_mut(relation.peer) {
-            peer.relations.retain(|other| *other != key);
-            self.observing -= usize::from(peer.relations.is_empty());
-            peer.waiting.retain(|waiting| *waiting != Waiting::Relation(key));
-            let host = peer.address.host();
-            if let Some(count) = self.observers_per_host.get_mut(&host) {
-                *count = count.saturating_sub(1);
-                if *count == 0 {
-                    self.observers_per_host.remove(&host);
-                }
-            }
         }
         self.events.push_back(Event::ObserverGone { relation: RelationId(key), reason });
     }

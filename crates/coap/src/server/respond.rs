@@ -182,11 +182,10 @@ impl<P: Peer> Server<P> {
 
     /// The length of a response.
     pub(super) fn measure(&mut self, ticket: &Ticket<P>, response: &Response<'_>, extra: &Extra<'_>) -> usize {
-        let mut scratch = self.spare.pop().unwrap_or_default();
-        scratch.clear();
+        let mut scratch = self.buffers.take();
         response.write(Encoder::new(&mut scratch, Type::Acknowledgement, response.code, 0, &ticket.token), extra);
         let length = scratch.len();
-        self.spare.push(scratch);
+        self.buffers.put_back(scratch);
         length
     }
 
@@ -211,9 +210,8 @@ impl<P: Peer> Server<P> {
     ) {
         let mut plain = match &ticket.exchange {
             None => Vec::new(),
-            Some(_) => self.spare.pop().unwrap_or_default(),
+            Some(_) => self.buffers.take(),
         };
-        plain.clear();
         let (kind, message_id) = self.envelope(ticket);
         let write = |bytes: &mut Vec<u8>| {
             response.write(Encoder::new(bytes, kind, response.code, message_id, &ticket.token), extra);
@@ -223,7 +221,7 @@ impl<P: Peer> Server<P> {
         } else {
             write(&mut plain);
             let sealed = self.push_sealed(now, ticket, &plain, out);
-            self.spare.push(plain);
+            self.buffers.put_back(plain);
             if !sealed {
                 return;
             }

@@ -1,14 +1,16 @@
 //! The identity of a request: by `Authorization`, a session's cookie, the handshake, or anonymous. Turned into
 //! permissions once for each connection.
 
+mod gate;
+
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
 };
 
-use fogmux_auth::{Access, Action, Decision, Door, LogIn, Principal, Refused, SourceKind, Verified};
-use fogmux_bus::{Publisher, ReadGate, Timestamp};
+use fogmux_auth::{Door, LogIn, Principal, Refused, SourceKind, Verified};
+use fogmux_bus::{Publisher, Timestamp};
 use fogmux_fair::Owner;
 use fogmux_http::{
     Kind, Problem,
@@ -21,6 +23,7 @@ use http::{
 };
 use sha2::{Digest as _, Sha256};
 
+pub(super) use self::gate::Gate;
 use super::{conn::Conn, context::HttpContext};
 use crate::{
     Peer,
@@ -90,54 +93,6 @@ impl Identity {
             return Ok(());
         }
         Err(Problem::new(Kind::Forbidden).detail("the credential has ended"))
-    }
-}
-
-/// Permissions in the form that the bus asks for.
-pub(super) struct Gate(Access);
-
-impl Gate {
-    pub(super) fn access(&self) -> &Access {
-        &self.0
-    }
-
-    /// Whether the action is allowed; 403 with the rule that refuses it.
-    pub(super) fn check(&self, ctx: &HttpContext, action: Action, topic: &str) -> Result<(), Problem<'static>> {
-        let allowed = match action {
-            Action::Read => self.0.may_read(topic),
-            Action::Write => self.0.may_write(topic),
-        };
-        if allowed { Ok(()) } else { Err(self.forbidden(ctx, action, topic, &self.0.decide(action, topic))) }
-    }
-
-    /// 403 with the reason.
-    #[cold]
-    pub(super) fn forbidden(
-        &self,
-        ctx: &HttpContext,
-        action: Action,
-        topic: &str,
-        decision: &Decision,
-    ) -> Problem<'static> {
-        ctx.shared.metrics.http.unauthorized.increment();
-        audit::refused_action(ctx, &self.0, None, action, topic, decision);
-        Problem::new(Kind::Forbidden).detail(decision.to_string())
-    }
-}
-
-impl std::fmt::Debug for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").field("principal", self.0.principal()).finish_non_exhaustive()
-    }
-}
-
-impl ReadGate for Gate {
-    fn may_read(&self, topic: &str) -> bool {
-        self.0.may_read(topic)
-    }
-
-    fn principal(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.0.principal().name))
     }
 }
 

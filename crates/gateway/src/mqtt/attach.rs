@@ -3,12 +3,13 @@
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Principal, Verified};
-use fogmux_bus::{Account, Asked, AttachError, Attached, Claim, Completion, Door, Publisher, SessionKey, Slot};
+use fogmux_bus::{Account, Asked, AttachError, Attached, Completion, Door, Publisher, SessionKey};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
     access::Gate,
     authenticate::Admitted,
+    claimed::Claimed,
     context::MqttContext,
     durable::Durable,
     greeting::Waits,
@@ -31,8 +32,7 @@ use crate::{
 /// The result of a login.
 pub(super) struct Granted {
     pub(super) negotiation: Negotiation,
-    pub(super) slot: Arc<Slot<MqttMailbox>>,
-    pub(super) claim: Claim,
+    pub(super) mailbox: Claimed,
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
     pub(super) peer: SocketAddr,
@@ -97,22 +97,23 @@ pub(super) fn attach(
     let attached = door.sessions.attach(&key, &principal.name, asked, ctx.id, make);
     let attached = attached.map_err(|error| not_attached(ctx, &principal.name, error))?;
     let Attached { slot, claim, present, ended, gave_way, behind } = attached;
+    let mailbox = Claimed { slot, claim };
     if let Some(gone) = gave_way {
         door.give_way(ctx, &gone);
     }
     let replaced = ended.clone();
-    let follows = succeed(ctx, &key, &slot, claim, Previous { ended, behind });
-    let gate = if present { resume(ctx, &slot, claim, (config, account()), gate) } else { gate };
+    let follows = succeed(ctx, &key, &mailbox, Previous { ended, behind });
+    let gate = if present { resume(ctx, &mailbox, (config, account()), gate) } else { gate };
     if let Some(will) = &mut will {
         will.gate = Arc::clone(&gate);
     }
     let owned = Owned { key: &key, principal: &principal, seconds: negotiation.session_expiry };
-    let committed = keep(ctx, &slot, claim, &owned, present, will.as_mut());
+    let committed = keep(ctx, &mailbox, &owned, present, will.as_mut());
     let durable = committed.is_some();
     let waits = || Box::new(Waits { committed: committed.unwrap_or_default(), replaced, present });
     let waits = door.config.store.is_some().then(waits);
     let greeting = greet(present).map_err(no_room)?;
-    let publisher = publisher(Some(slot.id()));
+    let publisher = publisher(Some(mailbox.slot.id()));
     let expires = expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s));
     let extended = last.map(|last| Extended::new(last.method, peer));
     let negotiation = *negotiation;
@@ -120,8 +121,7 @@ pub(super) fn attach(
     let (handshake, peer) = (Handshake::of(peer), peer.address);
     Ok(Granted {
         negotiation,
-        slot,
-        claim,
+        mailbox,
         gate,
         publisher,
         peer,
@@ -151,13 +151,12 @@ fn not_attached(ctx: &MqttContext, principal: &Arc<str>, error: AttachError) -> 
 /// Goes on with a session that was there. Returns its gate, with the permissions of the present credential.
 fn resume(
     ctx: &MqttContext,
-    slot: &Slot<MqttMailbox>,
-    claim: Claim,
+    claimed: &Claimed,
     (config, account): (OutboundConfig, Arc<Account>),
     shown: Arc<Gate>,
 ) -> Arc<Gate> {
     // If the connection is displaced already, its first turn notices.
-    let resumed = slot.with_account(claim, |mailbox| {
+    let resumed = claimed.slot.with_account(claimed.claim, |mailbox| {
         // Clients without a name are told apart by their addresses, which the store does not have.
         mailbox.give_to(account);
         let refused = mailbox.resume(config, ctx.now());
@@ -166,7 +165,7 @@ fn resume(
     });
     let Ok(held) = resumed else { return shown };
     let gate = renewed(ctx, held, &shown);
-    unreadable::drop_from(ctx, slot, claim, &gate);
+    unreadable::drop_from(ctx, claimed, &gate);
     gate
 }
 
@@ -182,14 +181,13 @@ struct Owned<'a> {
 /// `None` if the session has no records.
 fn keep(
     ctx: &MqttContext,
-    slot: &Arc<Slot<MqttMailbox>>,
-    claim: Claim,
+    claimed: &Claimed,
     owned: &Owned<'_>,
     present: bool,
     will: Option<&mut Will>,
 ) -> Option<Completion> {
     let store = ctx.door.config.store.as_ref()?;
-    let kept = slot.with_claim(claim, |mailbox| {
+    let kept = claimed.with(|mailbox| {
         match &mut mailbox.durable {
             // It ends with its connection now.
             Some(durable) if owned.seconds == 0 => {
@@ -209,7 +207,7 @@ fn keep(
         }
         if let (Some(will), Some(durable)) = (will, &mut mailbox.durable) {
             let record = durable.set_will(will.delay, will.stored(ctx.unix_ms(ctx.now())));
-            will.record = Some((Some(Arc::clone(slot)), record));
+            will.record = Some((Some(Arc::clone(&claimed.slot)), record));
         }
         Some(mailbox.append())
     });

@@ -43,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(entry) = self.entry {
             self.ctx.door.unregister(entry);
         }
-        let ousted = if end == End::Displaced { self.slot.with(|mailbox| mailbox.ousted) } else { None };
+        let ousted = if end == End::Displaced { self.mailbox.slot.with(|mailbox| mailbox.ousted) } else { None };
         let end = match ousted {
             Some(Ousted::GaveWay) => End::GaveWay,
             Some(Ousted::Removed) => End::Removed,
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.wait_for_room().await;
             will.publish(&self.ctx);
         }
-        self.ctx.door.sessions.end_departure(&key, &self.slot, self.claim);
+        self.ctx.door.sessions.end_departure(&key, &self.mailbox.slot, self.mailbox.claim);
         if matches!(end, End::Closed | End::Unreachable) {
             return;
         }
@@ -216,19 +216,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // If the session continues with the new connection, that comes before the end of any delay
             // ([MQTT-3.1.3-9]); if the session has ended, so has the delay.
             let will = will?;
-            if will.delay == 0 || !door.sessions.is_continued(key, &self.slot, self.claim) {
+            if will.delay == 0 || !door.sessions.is_continued(key, &self.mailbox.slot, self.mailbox.claim) {
                 return Some(will);
             }
             will.cancel(ctx);
             return None;
         }
         if end == End::Draining {
-            let left = self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0);
+            let left = self.mailbox.with(|mailbox| mailbox.unacknowledged()).unwrap_or(0);
             ctx.shared.shutdown.left_unacknowledged(left);
         }
         // Only this connection's claim can be affected: otherwise `with_claim` and `detach` fail.
         let (since, expiry_s) = (ctx.unix_ms(self.now), durable::expiry(self.session_expiry));
-        let dropped = self.slot.with_claim(self.claim, |mailbox| {
+        let dropped = self.mailbox.with(|mailbox| {
             let dropped = mailbox.disconnect();
             mailbox.leave_store(since, expiry_s, will.is_some());
             dropped
@@ -238,9 +238,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let keep =
             (self.session_expiry != SESSION_NEVER_EXPIRES).then(|| Duration::from_secs(u64::from(self.session_expiry)));
         if will.is_some() {
-            door.sessions.begin_departure(key, &self.slot, self.claim);
+            door.sessions.begin_departure(key, &self.mailbox.slot, self.mailbox.claim);
         }
-        if let Some(slot) = door.sessions.detach(key, &self.slot, self.claim, keep, self.now) {
+        if let Some(slot) = door.sessions.detach(key, &self.mailbox.slot, self.mailbox.claim, keep, self.now) {
             door.end_session(ctx, key, &slot);
         }
         let will = will?;

@@ -1,6 +1,8 @@
 //! The task of a connection: read a turn, drain the mailbox, write once, sleep. Polled by hand, so that an idle
 //! connection is no larger than the state it must keep.
 
+mod reading;
+
 use std::{
     collections::VecDeque,
     net::SocketAddr,
@@ -9,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fogmux_bus::{Claim, Publisher, SessionKey, Slot, Timestamp};
+use fogmux_bus::{Publisher, SessionKey, Timestamp};
 use fogmux_mqtt::{Inbound, InboundConfig, Limits, ReasonCode, Role, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -17,8 +19,8 @@ use super::{
     access::{Gate, WriteCache},
     attach::Granted,
     boundary::Boundary,
+    claimed::Claimed,
     context::MqttContext,
-    mailbox::MqttMailbox,
     output::Output,
     owed::Pending,
     reauthenticate::Extended,
@@ -102,8 +104,7 @@ pub(super) enum End {
 pub(super) struct Connection<S> {
     pub(super) ctx: Rc<MqttContext>,
     pub(super) stream: S,
-    pub(super) slot: Arc<Slot<MqttMailbox>>,
-    pub(super) claim: Claim,
+    pub(super) mailbox: Claimed,
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
     /// The client's address, for the log.
@@ -206,8 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         boundary.read(rest.len());
         Self {
             stream,
-            slot: granted.slot,
-            claim: granted.claim,
+            mailbox: granted.mailbox,
             gate: granted.gate,
             publisher: granted.publisher,
             peer: granted.peer,
@@ -313,7 +313,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !credential::holds(&self.ctx, handshake, access.principal()) {
             return Err(End::Withdrawn);
         }
-        unreadable::drop_from(&self.ctx, &self.slot, self.claim, &self.gate);
+        unreadable::drop_from(&self.ctx, &self.mailbox, &self.gate);
         Ok(())
     }
 
@@ -345,64 +345,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Ok(true)
-    }
-
-    /// Pauses this publisher for a subscriber that reads more slowly.
-    pub(super) fn pause(&mut self, pause: Pause) {
-        self.rare().pause = Some(Box::new(pause));
-    }
-
-    /// Whether it still pauses; if so, the task is woken when it is over.
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(rare) = &mut self.rare else { return false };
-        let Some(pause) = &mut rare.pause else { return false };
-        // A client that owes acknowledgements is read again soon: other publishers may wait for those.
-        if self.awaiting {
-            pause.shorten();
-        }
-        if pause.poll(&self.ctx, cx).is_pending() {
-            return true;
-        }
-        rare.pause = None;
-        false
-    }
-
-    /// Whether this publisher stops where it is, and the rest of what was read already is held: until others have had
-    /// their turn, or until its pause is over. Not for a pause when that has to give way to unfinished packets of
-    /// others.
-    pub(super) fn holds_input(&self) -> bool {
-        if self.deliveries.are_enough() || self.has_set_aside() {
-            return true;
-        }
-        let is_stopped = self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop());
-        is_stopped && !self.unfinished.as_ref().is_some_and(|place| place.waiter().has_given_way())
-    }
-
-    /// Whether this publisher has paused for so long that its PINGREQ should be answered meanwhile.
-    fn pauses_long(&self) -> bool {
-        let pause = self.rare.as_ref().and_then(|rare| rare.pause.as_ref());
-        pause.is_some_and(|pause| pause.is_long()) && self.holds_input() && !self.is_held_back()
-    }
-
-    /// Whether the client is not read because of its own unread output.
-    fn is_held_back(&self) -> bool {
-        self.output.len() > OUTPUT_BYTES_MAX || self.pending() > PENDING_MAX
-    }
-
-    /// Whether the client may be read: not while it pauses, does not read its output, or has too many acknowledgements
-    /// waiting; and publishers not while memory is tight.
-    fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.poll_pause(cx) || self.is_fanning_out(cx) {
-            return false;
-        }
-        if self.is_held_back() {
-            return false;
-        }
-        let memory = self.ctx.bus().memory();
-        if !(self.publishes || self.input.is_large()) || self.awaiting || !memory.pressure() {
-            return true;
-        }
-        let owner = self.slot.with(|mailbox| mailbox.owned_by().owner().clone());
-        std::pin::pin!(memory.relieved(owner)).poll(cx).is_ready()
     }
 }

@@ -143,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let pending = self.rare.as_ref().map_or(0, |rare| rare.pending.len());
         let is_sent = self.egress.is_idle() && self.output.is_empty() && pending == 0;
-        let is_empty = is_sent && self.slot.with_claim(self.claim, |mailbox| mailbox.is_drained()).unwrap_or(true);
+        let is_empty = is_sent && self.mailbox.with(|mailbox| mailbox.is_drained()).unwrap_or(true);
         written.is_taken(is_empty, &self.ctx.shared.shutdown, self.peer)
     }
 }

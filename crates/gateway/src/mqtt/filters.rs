@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Gives the store of sessions what was subscribed to in this turn.
     fn keep_subscriptions(&mut self, kept: &mut Kept) -> Result<(), End> {
-        let appended = self.slot.with_claim(self.claim, |mailbox| {
+        let appended = self.mailbox.with(|mailbox| {
             for (place, Made { subscription, wanted, existed }) in kept.made.drain(..) {
                 if let Some(durable) = &mut mailbox.durable {
                     durable.subscribe(&subscription, wanted);
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return self.answer(&unsuback);
                 }
                 let bytes = self.encoded(&unsuback)?;
-                let appended = self.slot.with_claim(self.claim, MqttMailbox::append);
+                let appended = self.mailbox.with(MqttMailbox::append);
                 let completion = appended.map_err(|_| End::Displaced)?;
                 self.withhold(completion, bytes, Otherwise::End);
                 Ok(())

@@ -42,7 +42,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn wait_to_greet(&mut self, waits: Box<Waits>) -> Result<(), End> {
         let Waits { committed, replaced, present } = *waits;
         let replaced = replaced.as_deref().map_or(Completion::Ready, take_ended);
-        let own = if self.durable { Completion::Ready } else { take_ended(&self.slot) };
+        let own = if self.durable { Completion::Ready } else { take_ended(&self.mailbox.slot) };
         let deadline = Instant::now() + WAIT;
         let mut kept = true;
         for completion in [replaced, own, committed] {

@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.rare().expires = who.expires_unix_s.map(|unix_s| Expiry::new(&self.ctx, unix_s));
         // The alarm may still be set for the expiry of the old credential; the deadline is checked when it rings.
         let access = self.ctx.authority().access(&who.principal, &self.publisher.client, Door::Mqtt).of_peer(self.peer);
-        let _ = self.slot.with_claim(self.claim, |mailbox| {
+        let _ = self.mailbox.with(|mailbox| {
             if let Some(durable) = &mut mailbox.durable {
                 durable.renew(&who.principal);
             }

@@ -316,7 +316,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.session_expiry = seconds.min(self.ctx.door.config.session_expiry_max);
                 // It may be taken over before it has left.
                 let (sessions, transient) = (&self.ctx.door.sessions, self.session_expiry == 0);
-                sessions.set_transient(&self.key(), &self.slot, self.claim, transient);
+                sessions.set_transient(&self.key(), &self.mailbox.slot, self.mailbox.claim, transient);
             }
         }
         End::Disconnected { will: disconnect.reason != ReasonCode::SUCCESS }

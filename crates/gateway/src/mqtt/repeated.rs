@@ -26,7 +26,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let pending = self.rare.iter().flat_map(|rare| rare.pending.iter().rev());
         let mut own =
             pending.filter_map(|one| Some((one.completion.clone(), one.owing.iter().rfind(is_first)?.clone())));
-        own.next().or_else(|| self.slot.with_claim(self.claim, |mailbox| mailbox.received.unsettled(id)).ok()?)
+        own.next().or_else(|| self.mailbox.with(|mailbox| mailbox.received.unsettled(id)).ok()?)
     }
 
     /// Leaves the acknowledgements of QoS 2 messages that were not sent to the session. The identifiers of messages
@@ -73,9 +73,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// waits for it; after that the identifiers are those of the next one.
     #[cold]
     pub(super) fn with_received(&self, change: impl FnOnce(&mut MqttMailbox)) {
-        let is_displaced = self.slot.with_claim(self.claim, |_| ()).is_err();
-        if !is_displaced || self.ctx.door.sessions.is_waited_for(&self.key(), &self.slot, self.claim) {
-            self.slot.with(change);
+        let is_displaced = self.mailbox.with(|_| ()).is_err();
+        if !is_displaced || self.ctx.door.sessions.is_waited_for(&self.key(), &self.mailbox.slot, self.mailbox.claim) {
+            self.mailbox.slot.with(change);
         }
     }
 }

@@ -134,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             (chunk.next, chunk.scanned, pulled)
         };
-        let (next, looks, pulled) = self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
+        let (next, looks, pulled) = self.mailbox.with(queue).map_err(|_| End::Displaced)?;
         bus.counters().pulled(pulled);
         // Those of QoS 2 wait for it. Nobody is told of the others.
         drop(gather.append());

@@ -53,7 +53,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if is_large {
                     // It takes nothing else of its queue meanwhile.
                     let now = self.now;
-                    let noted = self.slot.with_claim(self.claim, |mailbox| mailbox.note_read(written, now));
+                    let noted = self.mailbox.with(|mailbox| mailbox.note_read(written, now));
                     noted.map_err(|_| End::Displaced)?;
                 }
             }
@@ -85,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// not clear the mailbox's ready flag: as long as that stays set, deliveries do not wake the task.
     fn look_in(&self) -> Result<(), End> {
         let unwritten = self.output.len();
-        match self.slot.with_claim(self.claim, |mailbox| mailbox.note_blocked(unwritten)) {
+        match self.mailbox.with(|mailbox| mailbox.note_blocked(unwritten)) {
             Err(_) => Err(End::Displaced),
             Ok(true) => Err(End::Overrun),
             Ok(false) => Ok(()),
@@ -100,7 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (ctx, now, output) = (&self.ctx, self.now, &mut self.output);
         let waker = &mut Context::from_waker(cx.waker());
         let drain = |mailbox: &mut MqttMailbox| mailbox.drain(output.buffer(ctx), now, waker);
-        let drained = self.slot.poll_with(self.claim, cx, drain).map_err(|_| End::Displaced)?;
+        let drained = self.mailbox.poll_with(cx, drain).map_err(|_| End::Displaced)?;
         // Also what is encoded for a client that is disconnected now: it is in no queue any more.
         self.ctx.bus().counters().drained(drained.sent, drained.expired, drained.too_large);
         self.ctx.bus().counters().full(drained.refused);
@@ -145,8 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // The stream wakes the task.
             return None;
         }
-        let waiting =
-            self.slot.with_asleep(self.claim, |mailbox| mailbox.is_forgotten() || (pulls > 0 && mailbox.is_empty()));
+        let waiting = self.mailbox.with_asleep(|mailbox| mailbox.is_forgotten() || (pulls > 0 && mailbox.is_empty()));
         let stuck = egress.is_runnable() || output > 0 || waiting == Some(true);
         stuck.then(|| format!("{egress:?}, {output} bytes, {pulls} filters to pull, mailbox {waiting:?}"))
     }

@@ -13,11 +13,12 @@ use std::{
 };
 
 use fogmux_auth::ANONYMOUS;
-use fogmux_bus::{Claim, Completion, Departure, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscription, Timestamp};
+use fogmux_bus::{Completion, Departure, GaveWay, NoRoom, SessionKey, Sessions, Subscription, Timestamp};
 use tokio::{sync::Notify, task::spawn_local};
 
 use super::{
     bounds::Bounds,
+    claimed::Claimed,
     config::{ClientIdentifiers, MqttConfig},
     context::MqttContext,
     durable::forgets,
@@ -91,9 +92,9 @@ pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
 
 /// A client has left shared subscriptions, given by their tags, and its session goes on: what it was not sent goes to
 /// other members.
-pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
+pub(super) fn leave_groups(ctx: &MqttContext, mailbox: &Claimed, groups: &LeftGroups) {
     // The queue of a displaced connection belongs to the next one.
-    let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups), usize::MAX)) else {
+    let Ok(left) = mailbox.with(|mailbox| mailbox.take_shared(Leaves::Groups(groups), usize::MAX)) else {
         return;
     };
     hand_on(ctx, left, groups);

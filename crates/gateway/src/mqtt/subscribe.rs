@@ -82,9 +82,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.pulls() >= count_max {
             return Err(too_many());
         }
-        let admitted = self.slot.with_claim(self.claim, |mailbox| {
-            mailbox.subscriptions.get_or_insert_default().admit(&subscription, count_max, bytes_max)
-        });
+        let admitted = self
+            .mailbox
+            .with(|mailbox| mailbox.subscriptions.get_or_insert_default().admit(&subscription, count_max, bytes_max));
         if admitted != Ok(true) {
             return Err(too_many());
         }
@@ -97,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             id,
             gate: Some(gate),
         };
-        let Ok(existed) = self.ctx.bus().subscribe(&self.slot, &subscription, bus_options) else {
+        let Ok(existed) = self.ctx.bus().subscribe(&self.mailbox.slot, &subscription, bus_options) else {
             self.forget(&subscription);
             return Err(too_many());
         };
@@ -122,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             mailbox.subscriptions.as_mut().is_some_and(|set| set.remove(subscription))
         };
-        self.slot.with_claim(self.claim, forget).unwrap_or(false)
+        self.mailbox.with(forget).unwrap_or(false)
     }
 
     /// Hands on what waits for the client by the shared subscriptions that it has left in this turn. Delivery is
@@ -130,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn leave_groups(&mut self) {
         let Some(rare) = self.rare.as_mut().filter(|rare| !rare.left_groups.is_empty()) else { return };
         let groups = std::mem::take(&mut rare.left_groups);
-        session::leave_groups(&self.ctx, &self.slot, self.claim, &groups);
+        session::leave_groups(&self.ctx, &self.mailbox, &groups);
     }
 
     /// Removes a subscription. Returns the reason code.
@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.rare().pulls.remove(&subscription.filter);
         }
         let tag = session::tag(subscription);
-        if !self.forget(subscription) || !self.ctx.bus().unsubscribe(&self.slot, subscription, tag) {
+        if !self.forget(subscription) || !self.ctx.bus().unsubscribe(&self.mailbox.slot, subscription, tag) {
             return ReasonCode::NO_SUBSCRIPTION_EXISTED;
         }
         if subscription.group.is_some() {

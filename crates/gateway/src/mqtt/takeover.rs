@@ -8,13 +8,14 @@ use std::{
     time::Duration,
 };
 
-use fogmux_bus::{Claim, SessionKey, Slot, Timestamp};
+use fogmux_bus::{SessionKey, Slot, Timestamp};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, timeout_at},
 };
 
 use super::{
+    claimed::Claimed,
     connection::{Connection, End},
     context::MqttContext,
     mailbox::MqttMailbox,
@@ -44,8 +45,7 @@ pub(super) struct Previous {
 pub(super) fn succeed(
     ctx: &Rc<MqttContext>,
     key: &SessionKey,
-    slot: &Slot<MqttMailbox>,
-    claim: Claim,
+    mailbox: &Claimed,
     Previous { ended, behind }: Previous,
 ) -> Option<Follows> {
     let fresh = ended.is_some();
@@ -55,7 +55,7 @@ pub(super) fn succeed(
     // It waits already, so it is not that of a connection that is still to end.
     settle_will(ctx, key, fresh, ctx.now());
     // A will whose delay is just over may be on its way, and a session with many subscriptions is still to end.
-    (behind || ctx.door.sessions.is_behind(key, slot, claim)).then_some(Follows { fresh })
+    (behind || ctx.door.sessions.is_behind(key, &mailbox.slot, mailbox.claim)).then_some(Follows { fresh })
 }
 
 /// Handles the delayed will of the previous connection: its client has returned in time, unless the delay was over when
@@ -101,10 +101,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn wait_for_departures(&self, key: &SessionKey, deadline: Instant) {
         let sessions = &self.ctx.door.sessions;
-        let over = poll_fn(|cx| sessions.poll_departures(key, &self.slot, self.claim, cx));
+        let over = poll_fn(|cx| sessions.poll_departures(key, &self.mailbox.slot, self.mailbox.claim, cx));
         if timeout_at(deadline, over).await.is_err() {
             tracing::debug!(client = &*self.publisher.client, "the previous connection takes too long to end");
-            sessions.forget_departures(key, &self.slot, self.claim);
+            sessions.forget_departures(key, &self.mailbox.slot, self.mailbox.claim);
         }
     }
 }

@@ -5,13 +5,13 @@
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use fogmux_auth::{Access, Action};
-use fogmux_bus::{Claim, Slot};
 use foldhash::fast::RandomState;
 
 use super::{
     access::Gate,
+    claimed::Claimed,
     context::MqttContext,
-    mailbox::{Leaves, MqttMailbox},
+    mailbox::Leaves,
     session::{LeftGroups, hand_on, share_tag},
 };
 
@@ -44,10 +44,10 @@ impl Asked {
 }
 
 /// Drops what waits for a client and may not be read by it. What came by a shared subscription goes to other members.
-pub(super) fn drop_from(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, gate: &Gate) {
+pub(super) fn drop_from(ctx: &MqttContext, claimed: &Claimed, gate: &Gate) {
     let access = gate.access();
     let asked = RefCell::new(Asked::of(Arc::clone(&access)));
-    let found = slot.with_claim(claim, |mailbox| {
+    let found = claimed.with(|mailbox| {
         let groups: LeftGroups = mailbox.shared_subscriptions().map(|one| (share_tag(&one), Arc::new(one))).collect();
         let left = (!groups.is_empty()).then(|| mailbox.take_shared(Leaves::Unreadable(&asked), usize::MAX));
         (groups, left, mailbox.drop_unreadable(&asked))

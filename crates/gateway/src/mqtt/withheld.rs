@@ -85,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     for subscription in &subscriptions {
                         self.unsubscribe_from(Ok(subscription));
                     }
-                    let _ = self.slot.with_claim(self.claim, |mailbox| drop(mailbox.append()));
+                    let _ = self.mailbox.with(|mailbox| drop(mailbox.append()));
                     self.output.buffer(&self.ctx).extend_from_slice(&bytes);
                 }
                 Otherwise::Again | Otherwise::End => return Err(End::Refused),
@@ -97,9 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Has the session make the changes again that the store has not taken, those of the first answer among them.
     #[cold]
     fn try_again(&mut self) -> Result<(), End> {
-        let appended = self.slot.with_claim(self.claim, |mailbox| {
-            mailbox.durable.as_mut().map_or(Completion::Ready, |durable| durable.again())
-        });
+        let appended =
+            self.mailbox.with(|mailbox| mailbox.durable.as_mut().map_or(Completion::Ready, |durable| durable.again()));
         let completion = appended.map_err(|_| End::Displaced)?;
         if let Some(first) = self.rare.as_mut().and_then(|rare| rare.withheld.front_mut()) {
             (first.completion, first.tried) = (completion, true);
@@ -110,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends PUBRELs that the connection before left, each when the store has its release: not before, or the client
     /// could not tell the message from a new one after a restart.
     pub(super) fn withhold_releases(&mut self) {
-        let held = self.slot.with_claim(self.claim, |mailbox| Some(mailbox.durable.as_mut()?.hold_back()));
+        let held = self.mailbox.with(|mailbox| Some(mailbox.durable.as_mut()?.hold_back()));
         let Ok(Some((ids, completion))) = held else { return };
         let mut bytes = Vec::new();
         for id in ids {

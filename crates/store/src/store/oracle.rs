@@ -2,159 +2,23 @@
 //! again, what was refused is not, and readers saw nothing else in between.
 
 mod forgets;
+mod medium;
 mod pressure;
+mod starts;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    sync::{Mutex, OnceLock, PoisonError},
+    collections::BTreeMap,
+    sync::{Mutex, OnceLock},
     task::{Context, Poll, Waker},
     time::Instant,
 };
 
 use fogmux_bus::{Door, Meaning, MessageId, Publisher, Qos, Timestamp};
-use fogmux_journal::{Disk, Slot};
 use proptest::{collection::vec, prelude::*};
 
+use self::medium::Medium;
 use super::*;
 use crate::State;
-
-const SECTOR: usize = 512;
-
-#[derive(Default)]
-struct SegmentFile {
-    cached: Vec<u8>,
-    durable: Vec<u8>,
-    dirty: BTreeSet<usize>,
-}
-
-#[derive(Default)]
-struct Platters {
-    files: BTreeMap<Slot, SegmentFile>,
-    /// Writes and synchronisations until one fails.
-    fuse: Option<usize>,
-    space: Option<usize>,
-    /// Reads fail with this error, so many times, of this segment or of all.
-    outage: Option<(i32, usize, Option<Slot>)>,
-    /// Every operation but reads fails.
-    broken: bool,
-    /// The power is gone.
-    dark: bool,
-    random: u64,
-}
-
-/// A disk in memory. What was not synchronised survives a power cut in sectors, or not.
-#[derive(Default)]
-struct Medium(Mutex<Platters>);
-
-impl Platters {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) % bound
-    }
-
-    fn begin(&mut self) -> io::Result<bool> {
-        if self.dark {
-            return Err(io::Error::other("no power"));
-        }
-        let fails = self.broken || self.fuse == Some(0);
-        self.fuse = self.fuse.and_then(|left| left.checked_sub(1));
-        Ok(fails)
-    }
-
-    fn file(&mut self, slot: Slot) -> io::Result<&mut SegmentFile> {
-        self.files.get_mut(&slot).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn write_back(&mut self, slot: Slot, survives: impl Fn(u64) -> bool) {
-        let sectors = self.files.get_mut(&slot).map(|file| std::mem::take(&mut file.dirty)).unwrap_or_default();
-        for sector in sectors {
-            let chance = self.below(100);
-            let range = sector * SECTOR..(sector + 1) * SECTOR;
-            if let Some(file) = self.files.get_mut(&slot).filter(|_| survives(chance)) {
-                file.durable[range.clone()].copy_from_slice(&file.cached[range]);
-            }
-        }
-    }
-}
-
-impl Medium {
-    fn platters(&self) -> std::sync::MutexGuard<'_, Platters> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn cut_power(&self) {
-        self.platters().dark = true;
-    }
-
-    fn power_up(&self) {
-        let mut platters = self.platters();
-        let share = platters.below(3) * 50;
-        for slot in platters.files.keys().copied().collect::<Vec<_>>() {
-            platters.write_back(slot, |chance| chance < share);
-        }
-        platters.files.values_mut().for_each(|file| file.cached = file.durable.clone());
-        (platters.dark, platters.fuse, platters.space, platters.outage) = (false, None, None, None);
-    }
-}
-
-impl Disk for Medium {
-    fn list(&self) -> io::Result<Vec<(Slot, u64)>> {
-        Ok(self.platters().files.iter().map(|(slot, file)| (*slot, file.cached.len() as u64)).collect())
-    }
-
-    fn create(&self, slot: Slot, bytes: u32) -> io::Result<()> {
-        let mut platters = self.platters();
-        platters.begin()?;
-        let used: usize = platters.files.values().map(|file| file.cached.len()).sum();
-        if platters.space.is_some_and(|space| used + bytes as usize > space) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let zeros = vec![0; bytes as usize];
-        platters.files.insert(slot, SegmentFile { cached: zeros.clone(), durable: zeros, dirty: BTreeSet::new() });
-        Ok(())
-    }
-
-    fn write(&self, slot: Slot, offset: u32, bytes: &[u8]) -> io::Result<()> {
-        let mut platters = self.platters();
-        let fails = platters.begin()?;
-        let sectors = bytes.len() / SECTOR;
-        let taken = if fails { usize::try_from(platters.below(sectors as u64 + 1)).unwrap() } else { sectors };
-        let (file, start) = (platters.file(slot)?, offset as usize);
-        file.cached[start..start + taken * SECTOR].copy_from_slice(&bytes[..taken * SECTOR]);
-        file.dirty.extend(start / SECTOR..start / SECTOR + taken);
-        if fails { Err(io::Error::other("as told")) } else { Ok(()) }
-    }
-
-    fn sync(&self, slot: Slot) -> io::Result<()> {
-        let mut platters = self.platters();
-        let fails = platters.begin()?;
-        // Blocks that a failed synchronisation has not written never will be, though reads see them.
-        platters.write_back(slot, |chance| !fails || chance < 50);
-        if fails { Err(io::Error::other("as told")) } else { Ok(()) }
-    }
-
-    fn read(&self, slot: Slot, offset: u32, bytes: &mut [u8]) -> io::Result<()> {
-        let mut platters = self.platters();
-        if let Some((errno, left, of)) = &mut platters.outage
-            && *left > 0
-            && of.is_none_or(|of| of == slot)
-        {
-            *left -= 1;
-            return Err(io::Error::from_raw_os_error(*errno));
-        }
-        let found = platters.file(slot)?.cached.get(offset as usize..offset as usize + bytes.len());
-        bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn remove(&self, slot: Slot) -> io::Result<()> {
-        let mut platters = self.platters();
-        platters.begin()?;
-        platters.files.remove(&slot);
-        Ok(())
-    }
-}
 
 /// The messages that readers see.
 type Seen = Arc<Mutex<BTreeMap<String, Arc<Message>>>>;
@@ -266,6 +130,7 @@ fn write() -> impl Strategy<Value = Written> {
 
 /// EPERM, EIO, ENOMEM, EACCES, ENFILE, EMFILE.
 const ERRORS: [i32; 6] = [1, EIO, 12, 13, 23, 24];
+
 const EIO: i32 = 5;
 
 /// A fault of the disk at a write: none, an operation that fails soon, reads that fail for a while, or a limit of space
@@ -383,88 +248,6 @@ fn a_full_disk_refuses_values_takes_removals_and_recovers() {
         rig.store.close().unwrap();
         assert_eq!(Rig::open(&medium, durability).readable(), rig.readable());
     }
-}
-
-/// A start that may not read a segment, or has no descriptor for it, knows nothing about its contents.
-#[test]
-fn a_start_that_cannot_read_a_segment_ends_or_leaves_it_alone() {
-    for errno in ERRORS {
-        let medium = Arc::new(Medium::default());
-        let rig = Rig::open(&medium, Durability::Group);
-        for n in 0..60 {
-            assert!(wait(&rig.write(&format!("t/{n}"), Some(20_000 + n))));
-        }
-        rig.store.close().unwrap();
-        let mut expected = rig.readable();
-        drop(rig);
-        let slots: Vec<Slot> = medium.platters().files.keys().copied().collect();
-        assert!(slots.len() > 4);
-        for slot in slots {
-            medium.platters().outage = Some((errno, usize::MAX, Some(slot)));
-            let config = StoreConfig::new("/nonexistent");
-            let disk: AnyDisk = Arc::clone(&medium) as AnyDisk;
-            let opened =
-                JournalStore::open_by(&config, |journal, shared| open::open_on(&config.path, disk, journal, shared));
-            if errno == EIO {
-                let store = opened.unwrap();
-                let topic = format!("new/{}", slot.0);
-                assert!(store.counters().has_lost());
-                assert!(wait(&store.put(&message(&topic, 7), None, None)));
-                store.close().unwrap();
-                expected.insert(topic, 7);
-            } else {
-                let OpenError::Io { path, source } = opened.unwrap_err() else { panic!("another error") };
-                assert!(path.ends_with(format!("journal/{:08}.segment", slot.0)), "{}", path.display());
-                assert_eq!(source.raw_os_error(), Some(errno));
-            }
-            medium.platters().outage = None;
-            let rig = Rig::open(&medium, Durability::Group);
-            assert_eq!(rig.readable(), expected, "{errno} {slot:?}");
-            rig.store.close().unwrap();
-        }
-    }
-}
-
-#[test]
-fn a_disk_that_does_not_answer_is_waited_for_once() {
-    let medium = Arc::new(Medium::default());
-    let rig = Rig::open(&medium, Durability::Group);
-    let hangs = medium.platters();
-    drop(rig.write("a", Some(1)));
-    assert!(rig.store.0.close(Duration::from_millis(20)).is_err());
-    let began = Instant::now();
-    drop(rig);
-    assert!(began.elapsed() < CLOSE_PATIENCE / 2, "waited again");
-    drop(hangs);
-}
-
-/// A board without a clock stamps again what it finds. Where the disk takes no stamp the message stays as it is.
-#[test]
-fn messages_with_an_expiry_survive_a_start_without_a_clock_on_a_full_disk() {
-    let medium = Arc::new(Medium::default());
-    let start = || {
-        let config = StoreConfig::new("/nonexistent");
-        let disk: AnyDisk = Arc::clone(&medium) as AnyDisk;
-        let store =
-            JournalStore::open_by(&config, |journal, shared| open::open_on(&config.path, disk, journal, shared));
-        store.unwrap()
-    };
-    let store = start();
-    assert!(wait(&store.put(&message("day", 1000), Some(86_400_000), None)));
-    medium.platters().space = Some(0);
-    for bytes in [20_000, 500] {
-        let mut n = 0;
-        while wait(&store.put(&message(&format!("fill/{bytes}/{n}"), bytes), None, None)) {
-            n += 1;
-        }
-    }
-    let _ = store.close();
-    drop(store);
-    let store = start();
-    let bus = fogmux_bus::Bus::new(&fogmux_bus::BusConfig::default(), Box::new(store.clone()), Timestamp::ZERO, 10_000);
-    let _ = wait(&store.pending("day"));
-    assert!(bus.latest("day", Timestamp::ZERO).is_some());
-    assert!(store.counters().refused > 0, "the disk took it");
 }
 
 /// A gateway that is not ready gets no messages, by which it could find out that it is.

@@ -102,7 +102,7 @@ impl<P: Peer> Server<P> {
     /// notification.
     pub fn dismiss(&mut self, now: Timestamp, relation: RelationId, error: &Response<'_>, out: &mut Outbox<P>) {
         let RelationId(key) = relation;
-        self.leave_room_queue(key);
+        self.relations.leave_room_queue(key);
         if let Some(entry) = self.relations.get_mut(key) {
             entry.dirty = false;
             entry.last = Some(Last { code: error.code, max_age: error.max_age });
@@ -237,11 +237,10 @@ impl<P: Peer> Server<P> {
                 out.push_with(peer.address, write);
             }
             Some(exchange) => {
-                let mut plain = self.spare.pop().unwrap_or_default();
-                plain.clear();
+                let mut plain = self.buffers.take();
                 write(&mut plain);
                 let sealed = seal_into(now, exchange, &plain, Role::Notification, peer.address, out);
-                self.spare.push(plain);
+                self.buffers.put_back(plain);
                 match sealed {
                     Ok(()) => {}
                     Err(Unsealed::NotNow) => {

@@ -11,7 +11,7 @@ use fogmux_fair::Owner;
 use smallvec::SmallVec;
 
 use super::part::{is_cut, keep_for_blocks};
-use super::{Notification, Relation};
+use super::{Notification, Relation, Relations};
 use crate::Timestamp;
 use crate::peer::Peer;
 use crate::server::Server;
@@ -68,6 +68,12 @@ impl Queues {
         }
     }
 
+    fn note_asked(&mut self, owner: &Owner, key: Key) {
+        if let Some(queue) = self.by_owner.get_mut(owner) {
+            queue.asked.push(key);
+        }
+    }
+
     /// The owners whose turn it is.
     fn next_owners(&mut self) -> SmallVec<[Owner; OWNERS_TRIED]> {
         let behind = self.tried.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -90,6 +96,42 @@ impl Relation {
     }
 }
 
+impl Relations {
+    /// Lets a relation wait for room: where it was, or behind all others.
+    fn await_room(&mut self, key: Key, owner: Owner) {
+        let Self { entries, queues, .. } = self;
+        let Some(relation) = entries.get_mut(key) else { return };
+        let number = match relation.place.take() {
+            Some(place) if place.owner == owner => place.number,
+            Some(_) | None => {
+                queues.next += 1;
+                queues.next
+            }
+        };
+        queues.by_owner.entry(owner.clone()).or_default().waiting.insert(number, key);
+        relation.place = Some(Box::new(Place { owner, number, asked: false }));
+    }
+
+    /// A relation does not wait for room any more.
+    pub(super) fn leave_room_queue(&mut self, key: Key) {
+        if let Some(place) = self.entries.get_mut(key).and_then(|relation| relation.place.take()) {
+            self.queues.leave(&place);
+        }
+    }
+
+    /// Takes the first of an owner's that waits, unless `count` are asked already, and tells whether it was the last.
+    fn next_to_ask(&mut self, owner: &Owner, count: usize) -> Option<(Key, bool)> {
+        let Self { entries, queues, .. } = self;
+        let queue = queues.by_owner.get_mut(owner)?;
+        queue.asked.retain(|key| entries.get(*key).is_some_and(Relation::is_asked));
+        if queue.asked.len() >= count {
+            return None;
+        }
+        let (_, key) = queue.waiting.pop_first()?;
+        Some((key, queue.waiting.is_empty()))
+    }
+}
+
 impl<P: Peer> Server<P> {
     /// Keeps the rest of a notification of which only a part is sent. `false`: there is no room, and the relation
     /// waits.
@@ -106,44 +148,23 @@ impl<P: Peer> Server<P> {
         }
         let owner = owner_of(&self.owners, relation.exchange.as_ref(), &peer.address);
         let needs_room = notification.event;
-        let is_behind = needs_room && !relation.is_asked() && self.queues.by_owner.contains_key(&owner);
+        let is_behind = needs_room && !relation.is_asked() && self.relations.queues.by_owner.contains_key(&owner);
         let (downloads, whose) = (&mut self.downloads, (relation, owner.clone()));
         if is_behind || !keep_for_blocks(downloads, &self.hash, now, whose, notification) {
-            self.await_room(now, key, owner);
+            self.relations.await_room(key, owner);
+            self.set_room_timer(now);
             return false;
         }
         if needs_room {
-            self.leave_room_queue(key);
+            self.relations.leave_room_queue(key);
             self.ask_for_room(now, &owner, ASKED_AT_ONCE);
         }
         true
     }
 
-    /// Lets a relation wait for room: where it was, or behind all others.
-    fn await_room(&mut self, now: Timestamp, key: Key, owner: Owner) {
-        let Some(relation) = self.relations.get_mut(key) else { return };
-        let number = match relation.place.take() {
-            Some(place) if place.owner == owner => place.number,
-            Some(_) | None => {
-                self.queues.next += 1;
-                self.queues.next
-            }
-        };
-        self.queues.by_owner.entry(owner.clone()).or_default().waiting.insert(number, key);
-        relation.place = Some(Box::new(Place { owner, number, asked: false }));
-        self.set_room_timer(now);
-    }
-
     fn set_room_timer(&mut self, now: Timestamp) {
-        if !self.queues.by_owner.is_empty() && !std::mem::replace(&mut self.queues.armed, true) {
+        if !self.relations.queues.by_owner.is_empty() && !std::mem::replace(&mut self.relations.queues.armed, true) {
             self.timers.add(now + TRIED_EVERY, Timer::Room);
-        }
-    }
-
-    /// A relation does not wait for room any more.
-    pub(crate) fn leave_room_queue(&mut self, key: Key) {
-        if let Some(place) = self.relations.get_mut(key).and_then(|relation| relation.place.take()) {
-            self.queues.leave(&place);
         }
     }
 
@@ -154,9 +175,9 @@ impl<P: Peer> Server<P> {
 
     /// Tries the first of some owners, in turn.
     pub(crate) fn room_due(&mut self, now: Timestamp) {
-        self.queues.armed = false;
-        for owner in self.queues.next_owners() {
-            if let Some(queue) = self.queues.by_owner.get_mut(&owner) {
+        self.relations.queues.armed = false;
+        for owner in self.relations.queues.next_owners() {
+            if let Some(queue) = self.relations.queues.by_owner.get_mut(&owner) {
                 // Those that were asked before may have nothing to send.
                 queue.asked.clear();
             }
@@ -167,15 +188,7 @@ impl<P: Peer> Server<P> {
 
     /// Asks relations of an owner for their newest state, in order, until `count` are asked.
     fn ask_for_room(&mut self, now: Timestamp, owner: &Owner, count: usize) {
-        loop {
-            let Some(queue) = self.queues.by_owner.get_mut(owner) else { return };
-            let relations = &self.relations;
-            queue.asked.retain(|key| relations.get(*key).is_some_and(Relation::is_asked));
-            if queue.asked.len() >= count {
-                return;
-            }
-            let Some((_, key)) = queue.waiting.pop_first() else { return };
-            let is_last = queue.waiting.is_empty();
+        while let Some((key, is_last)) = self.relations.next_to_ask(owner, count) {
             if let Some(relation) = self.relations.get_mut(key) {
                 if let Some(place) = &mut relation.place {
                     place.asked = true;
@@ -185,12 +198,12 @@ impl<P: Peer> Server<P> {
                     relation.place = None;
                     self.set_alarm(now, key);
                 } else {
-                    queue.asked.push(key);
+                    self.relations.queues.note_asked(owner, key);
                     self.announce(key);
                 }
             }
             if is_last {
-                self.queues.by_owner.remove(owner);
+                self.relations.queues.by_owner.remove(owner);
             }
         }
     }

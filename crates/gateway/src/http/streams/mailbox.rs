@@ -5,6 +5,8 @@
 //! reader is told of a gap: a page that sleeps must not make publishers fail. Every message has a number on the stream,
 //! lost ones too, so that the last number a reader has received says exactly what it is missing.
 
+mod room;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -292,82 +294,6 @@ impl StreamMailbox {
 
     fn next(&self) -> u64 {
         self.first + self.sent.len() as u64
-    }
-
-    /// Forgets sent messages beyond the tail.
-    fn trim(&mut self) {
-        while self.first < self.cursor
-            && (self.sent.len() > TAIL_MESSAGES || (self.waiting.is_empty() && self.bytes > TAIL_BYTES))
-        {
-            if !self.forget_sent() {
-                break;
-            }
-        }
-        self.settle();
-    }
-
-    fn forget_sent(&mut self) -> bool {
-        let Some(item) = self.sent.pop_front() else { return false };
-        self.bytes -= item.bytes();
-        let number = self.first;
-        self.first += 1;
-        // Whether it was still to be sent again.
-        let owed = self.cursor < self.first;
-        self.cursor = self.cursor.max(self.first);
-        if item.retained {
-            self.retained_forgotten = number;
-            if owed {
-                self.walk.begin_again(number - 1);
-            }
-        } else {
-            self.live_forgotten = number;
-            if owed {
-                self.miss_one();
-            }
-        }
-        true
-    }
-
-    fn miss_one(&mut self) {
-        self.missed = match self.missed {
-            None => Some(Missed::Exactly(1)),
-            Some(Missed::Exactly(count)) => Some(Missed::Exactly(count + 1)),
-            Some(Missed::Unknown) => Some(Missed::Unknown),
-        };
-    }
-
-    /// Makes room for a message of this size. Returns how many waiting messages were dropped.
-    fn make_room(&mut self, bytes: usize, gives_way: bool) -> u32 {
-        let limit = self.limit(gives_way);
-        let mut displaced = 0;
-        while self.bytes + bytes > limit || self.sent.len() + self.waiting.len() >= self.limits.messages {
-            if self.forget_sent() {
-                continue;
-            }
-            if !self.lose_oldest() {
-                break;
-            }
-            displaced += 1;
-        }
-        displaced
-    }
-
-    /// The bytes that it may hold: few when all streams together hold too much, or its owner has to give way.
-    fn limit(&self, gives_way: bool) -> usize {
-        let short = gives_way || self.all.load(Relaxed) > self.limits.all_bytes;
-        if short { self.limits.bytes / SHORT } else { self.limits.bytes }
-    }
-
-    /// Drops the oldest message that waits; nothing that was sent is kept any more.
-    fn lose_oldest(&mut self) -> bool {
-        let Some(item) = self.waiting.pop_front() else { return false };
-        self.bytes -= item.bytes();
-        // The number is used up.
-        self.live_forgotten = self.first;
-        self.first += 1;
-        self.cursor = self.first;
-        self.miss_one();
-        true
     }
 
     fn settle(&mut self) {

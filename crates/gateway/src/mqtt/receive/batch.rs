@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let out = if self.durable { &mut held } else { self.output.buffer(&self.ctx) };
         let mut steps = batch.steps.drain(..);
         let (now, mut answered, mut taken, mut is_again) = (self.now, 0, 0, false);
-        let applied = self.slot.with_claim(self.claim, |mailbox| {
+        let applied = self.mailbox.with(|mailbox| {
             let in_flight = mailbox.in_flight();
             let applied = steps.try_for_each(|step| {
                 match step {

@@ -246,14 +246,10 @@ fn run_seed(seed: u64) {
         refused: BTreeSet::new(),
         seconds: 0,
     };
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            leave_behind(&house, NAMES[1], "q", Qos::ExactlyOnce).await;
-            leave_behind(&house, NAMES[2], "q", Qos::ExactlyOnce).await;
-            let mut list = PropertyBuffer::new();
-            house.connect(&lasting(&mut list, NAMES[0])).await.disconnect(ReasonCode::SUCCESS).await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        leave_behind(&house, NAMES[1], "q", Qos::ExactlyOnce).await;
+        leave_behind(&house, NAMES[2], "q", Qos::ExactlyOnce).await;
+        house.lasting(NAMES[0]).await.disconnect(ReasonCode::SUCCESS).await;
     });
     let (mut steps, mut settled) = (STEPS, false);
     while !settled {

@@ -5,53 +5,45 @@ use super::*;
 #[test]
 fn a_full_disk_refuses_what_sessions_would_have_to_keep() {
     let store = MemoryStore::default();
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            leave_behind(&house, "s", "q", Qos::ExactlyOnce).await;
-            let mut writer = house.client(Version::V5, "writer").await;
-            let mut older = house.client(Version::V311, "older").await;
-            store.set_full(true);
-            for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
-                assert_eq!(writer.publish(&message("q", b"1", qos)).await, ReasonCode::QUOTA_EXCEEDED);
-            }
-            writer.publish(&message("q", b"2", Qos::AtMostOnce)).await;
-            let unread = writer.publish(&message("unread", b"3", Qos::AtLeastOnce)).await;
-            assert_eq!(unread, ReasonCode::NO_MATCHING_SUBSCRIBERS);
-            older.send(&message("q", b"4", Qos::AtLeastOnce)).await;
-            older.closed().await;
-            store.set_full(false);
-            assert_eq!(writer.publish(&message("q", b"5", Qos::AtLeastOnce)).await, ReasonCode::SUCCESS);
-            let mut list = PropertyBuffer::new();
-            let mut reader = house.connect(&lasting(&mut list, "s")).await;
-            assert_eq!(reader.message().await.payload, b"5");
-            reader.nothing().await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        leave_behind(&house, "s", "q", Qos::ExactlyOnce).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        let mut older = house.client(Version::V311, "older").await;
+        store.set_full(true);
+        for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+            assert_eq!(writer.publish(&message("q", b"1", qos)).await, ReasonCode::QUOTA_EXCEEDED);
+        }
+        writer.publish(&message("q", b"2", Qos::AtMostOnce)).await;
+        let unread = writer.publish(&message("unread", b"3", Qos::AtLeastOnce)).await;
+        assert_eq!(unread, ReasonCode::NO_MATCHING_SUBSCRIBERS);
+        older.send(&message("q", b"4", Qos::AtLeastOnce)).await;
+        older.closed().await;
+        store.set_full(false);
+        assert_eq!(writer.publish(&message("q", b"5", Qos::AtLeastOnce)).await, ReasonCode::SUCCESS);
+        let mut reader = house.lasting("s").await;
+        assert_eq!(reader.message().await.payload, b"5");
+        reader.nothing().await;
     });
 }
 
 #[test]
 fn s4_3_3_pubrel_is_tried_again_until_the_disk_has_room() {
     let store = MemoryStore::default();
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            let mut list = PropertyBuffer::new();
-            let mut reader = house.connect(&lasting(&mut list, "s")).await;
-            reader.subscribe("q", Qos::ExactlyOnce).await;
-            let mut writer = house.client(Version::V5, "writer").await;
-            writer.publish(&message("q", b"1", Qos::ExactlyOnce)).await;
-            let (id, ..) = publish_of(&reader.packet().await);
-            store.set_full(true);
-            reader.write(&acknowledgement(0x50, id)).await;
-            reader.silence().await;
-            store.set_full(false);
-            assert_eq!(reader.packet().await, acknowledgement(0x62, id));
-            // The session, its subscription, and the release: neither the delivery nor the message.
-            assert_eq!(store.crashed(usize::MAX).len(), 3);
-            reader.write(&acknowledgement(0x70, id)).await;
-            until_left(&store, &mut reader, 2).await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        let mut reader = house.lasting("s").await;
+        reader.subscribe("q", Qos::ExactlyOnce).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        writer.publish(&message("q", b"1", Qos::ExactlyOnce)).await;
+        let (id, ..) = publish_of(&reader.packet().await);
+        store.set_full(true);
+        reader.write(&acknowledgement(0x50, id)).await;
+        reader.silence().await;
+        store.set_full(false);
+        assert_eq!(reader.packet().await, acknowledgement(0x62, id));
+        // The session, its subscription, and the release: neither the delivery nor the message.
+        assert_eq!(store.crashed(usize::MAX).len(), 3);
+        reader.write(&acknowledgement(0x70, id)).await;
+        until_left(&store, &mut reader, 2).await;
     });
 }
 
@@ -60,31 +52,27 @@ fn s4_3_3_pubrel_is_tried_again_until_the_disk_has_room() {
 fn s4_3_3_many_pubrels_that_were_refused_come_when_the_disk_has_room() {
     const MESSAGES: usize = 30;
     let store = MemoryStore::default();
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            let mut list = PropertyBuffer::new();
-            let mut reader = house.connect(&lasting(&mut list, "s")).await;
-            reader.subscribe("q", Qos::ExactlyOnce).await;
-            let mut writer = house.client(Version::V5, "writer").await;
-            let mut ids = Vec::new();
-            for _ in 0..MESSAGES {
-                writer.publish(&message("q", b"1", Qos::ExactlyOnce)).await;
-                ids.push(publish_of(&reader.packet().await).0);
-            }
-            store.set_full(true);
-            for id in &ids {
-                reader.write(&acknowledgement(0x50, *id)).await;
-                reader.silence().await;
-            }
-            store.set_full(false);
-            let began = tokio::time::Instant::now();
-            for id in &ids {
-                assert_eq!(reader.packet().await, acknowledgement(0x62, *id));
-            }
-            let took = began.elapsed();
-            assert!(took < Duration::from_secs(3), "{took:?} for {MESSAGES}");
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        let mut reader = house.lasting("s").await;
+        reader.subscribe("q", Qos::ExactlyOnce).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        let mut ids = Vec::new();
+        for _ in 0..MESSAGES {
+            writer.publish(&message("q", b"1", Qos::ExactlyOnce)).await;
+            ids.push(publish_of(&reader.packet().await).0);
+        }
+        store.set_full(true);
+        for id in &ids {
+            reader.write(&acknowledgement(0x50, *id)).await;
+            reader.silence().await;
+        }
+        store.set_full(false);
+        let began = tokio::time::Instant::now();
+        for id in &ids {
+            assert_eq!(reader.packet().await, acknowledgement(0x62, *id));
+        }
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(3), "{took:?} for {MESSAGES}");
     });
 }
 
@@ -141,8 +129,7 @@ fn what_a_full_disk_refused_takes_no_place_in_a_queue() {
                 assert_eq!(refused, ReasonCode::QUOTA_EXCEEDED);
             }
             store.set_full(false);
-            let mut list = PropertyBuffer::new();
-            let mut reader = house.connect(&lasting(&mut list, "s")).await;
+            let mut reader = house.lasting("s").await;
             let first = reader.message().await.payload;
             // The first one that was refused took the place of the oldest: its fate was not known.
             assert!(first == [0] || first == [1], "{first:?}");
@@ -159,26 +146,21 @@ fn what_a_full_disk_refused_takes_no_place_in_a_queue() {
 fn what_was_over_while_the_disk_was_full_is_over_after_a_restart() {
     let store = MemoryStore::default();
     let will = Will { qos: Qos::AtLeastOnce, retain: true, topic: "w", payload: b"gone", properties: Properties::NONE };
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            let mut list = PropertyBuffer::new();
-            let willing = house.connect(&Connect { will: Some(will), ..lasting(&mut list, "willing") }).await;
-            leave_behind(&house, "ended", "q", Qos::AtLeastOnce).await;
-            store.set_full(true);
-            willing.disconnect(ReasonCode::SUCCESS).await;
-            assert_eq!(wills(&store), 0, "its connection has ended normally");
-            for _ in 0..3 {
-                let mut list = PropertyBuffer::new();
-                let again = house.connect(&lasting(&mut list, "ended")).await;
-                assert!(again.session_present);
-                again.disconnect(ReasonCode::SUCCESS).await;
-            }
-            store.set_full(false);
-            let mut list = PropertyBuffer::new();
-            house.connect(&lasting(&mut list, "ended")).await.disconnect(ReasonCode::SUCCESS).await;
-            assert!(!house.client(Version::V5, "ended").await.session_present);
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        let mut list = PropertyBuffer::new();
+        let willing = house.connect(&Connect { will: Some(will), ..lasting(&mut list, "willing") }).await;
+        leave_behind(&house, "ended", "q", Qos::AtLeastOnce).await;
+        store.set_full(true);
+        willing.disconnect(ReasonCode::SUCCESS).await;
+        assert_eq!(wills(&store), 0, "its connection has ended normally");
+        for _ in 0..3 {
+            let again = house.lasting("ended").await;
+            assert!(again.session_present);
+            again.disconnect(ReasonCode::SUCCESS).await;
+        }
+        store.set_full(false);
+        house.lasting("ended").await.disconnect(ReasonCode::SUCCESS).await;
+        assert!(!house.client(Version::V5, "ended").await.session_present);
     });
     assert_eq!(store.crashed(usize::MAX).len(), 1, "the session that had a will");
 }

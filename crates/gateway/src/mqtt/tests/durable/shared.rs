@@ -6,25 +6,18 @@ use super::*;
 #[test]
 fn s4_8_2_what_a_member_left_is_in_the_store_for_another() {
     let store = MemoryStore::default();
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
-            let mut writer = house.client(Version::V5, "writer").await;
-            writer.publish(&message("q", b"1", Qos::AtLeastOnce)).await;
-            leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
-            house.client(Version::V5, "one").await.nothing().await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        writer.publish(&message("q", b"1", Qos::AtLeastOnce)).await;
+        leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
+        house.client(Version::V5, "one").await.nothing().await;
     });
     let store = store.crashed(usize::MAX);
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            let mut list = PropertyBuffer::new();
-            let mut other = house.connect(&lasting(&mut list, "two")).await;
-            assert_eq!(other.message().await.payload, b"1");
-            other.nothing().await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        let mut other = house.lasting("two").await;
+        assert_eq!(other.message().await.payload, b"1");
+        other.nothing().await;
     });
     assert_eq!(store.crashed(usize::MAX).len(), 2, "a session and its subscription");
 }
@@ -93,8 +86,7 @@ fn left_on_a_full_disk(qos: Qos, found_when_written: bool) {
             _ = committing(&store, async { house.client(Version::V5, "one").await.nothing().await }) => {}
         }
         committing(&store, async {
-            let mut list = PropertyBuffer::new();
-            let mut other = house.connect(&lasting(&mut list, "two")).await;
+            let mut other = house.lasting("two").await;
             for payload in [b"1", b"2", b"3"] {
                 let got = other.message().await;
                 assert_eq!((&*got.payload, got.qos), (&payload[..], qos));
@@ -125,20 +117,16 @@ fn s4_8_2_what_a_member_left_when_the_disk_became_full_stays_with_another() {
 #[test]
 fn s4_8_2_what_was_refused_is_not_handed_on() {
     let store = MemoryStore::default();
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
-            let mut writer = house.client(Version::V5, "writer").await;
-            store.set_full(true);
-            let refused = writer.publish(&message("q", b"1", Qos::AtLeastOnce)).await;
-            assert_eq!(refused, ReasonCode::QUOTA_EXCEEDED);
-            store.set_full(false);
-            leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
-            house.client(Version::V5, "one").await.nothing().await;
-            let mut list = PropertyBuffer::new();
-            house.connect(&lasting(&mut list, "two")).await.nothing().await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        store.set_full(true);
+        let refused = writer.publish(&message("q", b"1", Qos::AtLeastOnce)).await;
+        assert_eq!(refused, ReasonCode::QUOTA_EXCEEDED);
+        store.set_full(false);
+        leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
+        house.client(Version::V5, "one").await.nothing().await;
+        house.lasting("two").await.nothing().await;
     });
 }
 
@@ -158,30 +146,22 @@ fn s4_3_3_what_is_complete_is_forgotten_when_identifiers_have_come_round() {
     drop(batch.append());
     store.commit(usize::MAX);
     let id = Sequence(ROUND).packet_id().get();
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            let mut list = PropertyBuffer::new();
-            let mut reader = house.connect(&lasting(&mut list, "s")).await;
-            assert_eq!(reader.packet().await, acknowledgement(0x62, 1));
-            let mut writer = house.client(Version::V5, "writer").await;
-            writer.publish(&message("q", b"x", Qos::ExactlyOnce)).await;
-            assert_eq!(publish_of(&reader.packet().await), (id, false, 2));
-            reader.write(&acknowledgement(0x50, id)).await;
-            assert_eq!(reader.packet().await, acknowledgement(0x62, id));
-            reader.write(&acknowledgement(0x70, id)).await;
-            reader.silence().await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        let mut reader = house.lasting("s").await;
+        assert_eq!(reader.packet().await, acknowledgement(0x62, 1));
+        let mut writer = house.client(Version::V5, "writer").await;
+        writer.publish(&message("q", b"x", Qos::ExactlyOnce)).await;
+        assert_eq!(publish_of(&reader.packet().await), (id, false, 2));
+        reader.write(&acknowledgement(0x50, id)).await;
+        assert_eq!(reader.packet().await, acknowledgement(0x62, id));
+        reader.write(&acknowledgement(0x70, id)).await;
+        reader.silence().await;
     });
     let store = store.crashed(usize::MAX);
     assert_eq!(store.len(), 3, "the session, its subscription, and the oldest exchange");
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            let mut list = PropertyBuffer::new();
-            let mut reader = house.connect(&lasting(&mut list, "s")).await;
-            assert_eq!(reader.packet().await, acknowledgement(0x62, 1));
-            reader.silence().await;
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        let mut reader = house.lasting("s").await;
+        assert_eq!(reader.packet().await, acknowledgement(0x62, 1));
+        reader.silence().await;
     });
 }

@@ -75,16 +75,12 @@ fn s3_1_2_8_wills_that_were_due_are_published_after_a_crash() {
             // The last batch is that of the will.
             crashed = store.crashed(store.waiting() - 1);
         });
-        run_stored(&crashed, async |house: House| {
-            committing(&crashed, async {
-                let mut list = PropertyBuffer::new();
-                let mut absent = house.connect(&lasting(&mut list, "absent")).await;
-                let mut got = [absent.message().await.payload, absent.message().await.payload];
-                got.sort();
-                assert_eq!(got, [&b"gone"[..], b"new"]);
-                absent.nothing().await;
-            })
-            .await;
+        run_committing(&crashed, async |house: House| {
+            let mut absent = house.lasting("absent").await;
+            let mut got = [absent.message().await.payload, absent.message().await.payload];
+            got.sort();
+            assert_eq!(got, [&b"gone"[..], b"new"]);
+            absent.nothing().await;
         });
         assert_eq!(wills_in(&crashed.crashed(usize::MAX)), (0, 0));
     }
@@ -94,23 +90,54 @@ fn s3_1_2_8_wills_that_were_due_are_published_after_a_crash() {
 #[test]
 fn s3_1_3_9_a_will_whose_delay_was_over_when_its_client_returned_is_published() {
     let store = MemoryStore::default();
-    run_stored(&store, async |house: House| {
-        committing(&store, async {
-            let mut watcher = house.client(Version::V5, "watcher").await;
-            watcher.subscribe("w", Qos::AtLeastOnce).await;
-            let mut delays = PropertyBuffer::new();
-            delays.push(Property::WillDelayInterval(50)).unwrap();
-            let gone = Will { properties: delays.properties(), ..GONE };
-            let mut list = PropertyBuffer::new();
-            drop(house.connect(&Connect { will: Some(gone), ..lasting(&mut list, "willing") }).await);
-            while house.ctx.door.sessions_away() < 1 {
-                tokio::task::yield_now().await;
-            }
-            let key = SessionKey(Arc::from("willing"));
-            house.ctx.door.settle_will_of(&house.ctx, &key, house.ctx.now() + Duration::from_secs(60));
-            assert_eq!(watcher.message().await.payload, b"gone");
-        })
-        .await;
+    run_committing(&store, async |house: House| {
+        let mut watcher = house.client(Version::V5, "watcher").await;
+        watcher.subscribe("w", Qos::AtLeastOnce).await;
+        let mut delays = PropertyBuffer::new();
+        delays.push(Property::WillDelayInterval(50)).unwrap();
+        let gone = Will { properties: delays.properties(), ..GONE };
+        let mut list = PropertyBuffer::new();
+        drop(house.connect(&Connect { will: Some(gone), ..lasting(&mut list, "willing") }).await);
+        while house.ctx.door.sessions_away() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let key = SessionKey(Arc::from("willing"));
+        house.ctx.door.settle_will_of(&house.ctx, &key, house.ctx.now() + Duration::from_secs(60));
+        assert_eq!(watcher.message().await.payload, b"gone");
     });
     assert_eq!(wills_in(&store.crashed(usize::MAX)), (0, 0));
+}
+
+/// §3.1.2.5: its connection has ended with the process.
+#[test]
+fn s3_1_2_5_a_will_is_published_after_a_crash() {
+    let store = MemoryStore::default();
+    let will = Will { qos: Qos::AtLeastOnce, retain: true, topic: "w", payload: b"gone", properties: Properties::NONE };
+    let mut crashed = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        let client = committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            house.connect(&Connect { will: Some(will), ..lasting(&mut list, "s") }).await
+        })
+        .await;
+        // One that goes normally leaves none.
+        committing(&store, async {
+            let mut list = PropertyBuffer::new();
+            let will = Will { topic: "none", ..will };
+            let client = house.connect(&Connect { will: Some(will), ..lasting(&mut list, "t") }).await;
+            client.disconnect(ReasonCode::SUCCESS).await;
+        })
+        .await;
+        crashed = store.crashed(usize::MAX);
+        drop(client);
+    });
+    let store = crashed;
+    run_committing(&store, async |house: House| {
+        let mut reader = house.client(Version::V5, "reader").await;
+        reader.subscribe("#", Qos::AtLeastOnce).await;
+        let got = reader.message().await;
+        assert_eq!((&*got.topic, &*got.payload), ("w", &b"gone"[..]));
+        reader.nothing().await;
+    });
+    assert_eq!(store.crashed(usize::MAX).len(), 2, "two sessions");
 }

@@ -1,0 +1,78 @@
+//! A verifier for rustls of the certificates that clients show.
+
+use std::sync::Arc;
+
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, UnixTime},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+
+use super::ClientTrust;
+use crate::{channel::ClientCertificate, profile::KeyKind};
+
+/// The verifier for rustls.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    /// The names of the authorities when the listener was opened: a browser asks its user for a certificate only if it
+    /// has one of these. An authority added later is named after a restart; clients may show its certificates before
+    /// that.
+    pub(super) authorities: Vec<DistinguishedName>,
+    pub(super) trust: ClientTrust,
+    pub(super) mandatory: bool,
+    pub(super) key: Option<KeyKind>,
+    pub(super) provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for Verifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.authorities
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.trust.verify(end_entity, intermediates)?;
+        // The doors go by what is in it, so one that they cannot read is refused here, where the peer hears of it.
+        if ClientCertificate::parse(end_entity).is_err() {
+            return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
+        }
+        match self.key {
+            Some(kind) if !kind.is_in(end_entity) => {
+                Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+            }
+            Some(_) | None => Ok(ClientCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
