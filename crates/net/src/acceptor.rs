@@ -87,6 +87,7 @@ impl HandshakeError {
 
 /// Why a client's certificate is refused, in words that filters of logs can rely on. The same words stand for alerts of
 /// DTLS.
+#[expect(clippy::wildcard_enum_match_arm, reason = "rustls adds reasons, which are all a bad certificate")]
 fn in_words(why: &CertificateError) -> &'static str {
     match why {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate expired",

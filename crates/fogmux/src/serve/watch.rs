@@ -158,8 +158,8 @@ impl Watch {
         self.look_at_contexts(running, config, home);
     }
 
-    /// Checks the files of certificates and revocation lists, and applies changes. Returns whether those that are on the
-    /// disk are in force.
+    /// Checks the files of certificates and revocation lists, and applies changes. Returns whether those that are on
+    /// the disk are in force.
     pub(super) fn look_at_certificates(&mut self, running: &Running, config: &Config, home: &Home) -> bool {
         let before = certificates(home);
         if !self.certificates.settled(&before) {
