@@ -60,8 +60,8 @@ impl Listener {
         let listener = TcpListener::from_std(listener::tcp(any, PortSharing::Exclusive).unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                let Ok((mut stream, _)) = acceptor.accept(socket).await else { continue };
+            while let Ok((socket, from)) = listener.accept().await {
+                let Ok((mut stream, _)) = acceptor.accept(socket, from.ip()).await else { continue };
                 while let Ok(byte) = stream.read_u8().await {
                     stream.write_all(&[byte]).await.unwrap();
                     stream.flush().await.unwrap();
