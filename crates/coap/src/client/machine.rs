@@ -239,6 +239,8 @@ impl<P: Protection> Machine<P> {
                 self.remove(number);
                 events.event(tag, Event::Failed(reason));
             }
+            // Its end was the caller's wish, who hears no more of it.
+            Purpose::Observe if self.is_ending(number) => self.remove(number),
             Purpose::Observe => {
                 let answered = exchange.observation.as_ref().is_some_and(|observation| observation.answered);
                 self.remove(number);
@@ -246,7 +248,6 @@ impl<P: Protection> Machine<P> {
             }
             Purpose::Rest(observed) => self.give_up(number, observed, reason, events),
             Purpose::Again(observed) => self.fail(observed, reason, events),
-            // Its end was the caller's wish.
             Purpose::End(observed) => self.remove(observed),
         }
     }

@@ -40,9 +40,15 @@ impl<P: Protection> Machine<P> {
         }
     }
 
+    /// Whether the caller has cancelled an observation that the server does not know to be over yet.
+    pub(super) fn is_ending(&self, observed: Number) -> bool {
+        let follow_up = self.exchanges.get(observed).and_then(Exchange::follow_up);
+        let follow_up = follow_up.and_then(|number| self.exchanges.get(number));
+        follow_up.is_some_and(|follow_up| follow_up.purpose == Purpose::End(observed))
+    }
+
     fn deregister_one(&mut self, observed: Number, events: &mut dyn Events) {
-        let is_ending = |number| self.exchanges.get(number).is_some_and(|end| end.purpose == Purpose::End(observed));
-        if self.exchanges.get(observed).and_then(Exchange::follow_up).is_some_and(is_ending) {
+        if self.is_ending(observed) {
             return;
         }
         if self.has_ended(observed) {
@@ -87,8 +93,7 @@ impl<P: Protection> Machine<P> {
             return;
         }
         let is_known = exchange.observation.as_ref().is_some_and(|observation| observation.answered);
-        let follow_up = exchange.follow_up().and_then(|number| self.exchanges.get(number));
-        let ends = follow_up.is_some_and(|follow_up| follow_up.purpose == Purpose::End(observed));
+        let ends = self.is_ending(observed);
         let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
         match sequence.filter(|_| message.code.is_success()) {
             // RFC 7641 §3.6; a notification on its way does not matter any more.
