@@ -20,17 +20,24 @@ impl Completions {
         self.0.is_empty()
     }
 
-    /// The completion for the publication at this place in the batch. One that waits for nothing itself has that of the
-    /// publication before it, for doors that acknowledge in order.
+    /// The completion for the publication at this place in the batch. One of which nothing is kept has that of the
+    /// publication before it, for doors that acknowledge in order; its own outcome does not depend on it.
     #[must_use]
     pub fn of(&self, index: usize) -> &Completion {
         let after = self.0.partition_point(|(first, _)| *first <= index);
         after.checked_sub(1).and_then(|at| self.0.get(at)).map_or(&Completion::Ready, |(_, completion)| completion)
     }
 
-    /// Has publications wait for the store of sessions as well: those of the first `count` for which `is_stored`.
-    pub(crate) fn join(&mut self, stored: &Completion, count: usize, is_stored: impl Fn(usize) -> bool) {
-        if stored.is_ready() {
+    /// Has publications wait for the store of sessions as well: those of the first `count` for which `is_stored`. One
+    /// that is no state waits for that only: sessions get it whatever becomes of the retained message before it.
+    pub(crate) fn join(
+        &mut self,
+        stored: &Completion,
+        count: usize,
+        is_stored: impl Fn(usize) -> bool,
+        is_state: impl Fn(usize) -> bool,
+    ) {
+        if stored.is_ready() && (self.is_ready() || !(0..count).any(&is_stored)) {
             return;
         }
         let before = std::mem::take(self);
@@ -39,17 +46,24 @@ impl Completions {
             let own = before.of(index);
             let completion = match &last {
                 _ if !is_stored(index) => own.clone(),
+                _ if !is_state(index) => stored.clone(),
                 Some((of, both)) if of.is_same(own) => both.clone(),
                 _ => last.insert((own.clone(), own.and(stored))).1.clone(),
             };
-            self.push(index, completion);
+            self.append(index, completion);
         }
     }
 
     /// Adds the completion of the publication at this place, which is behind all others.
     pub(crate) fn push(&mut self, index: usize, completion: Completion) {
-        let is_new = self.0.last().is_none_or(|(_, last)| !last.is_same(&completion));
-        if is_new && !completion.is_ready() {
+        if !completion.is_ready() {
+            self.append(index, completion);
+        }
+    }
+
+    /// The same, where one that is ready does not wait for those before it.
+    fn append(&mut self, index: usize, completion: Completion) {
+        if !self.0.last().map_or(&Completion::Ready, |(_, last)| last).is_same(&completion) {
             self.0.push((index, completion));
         }
     }
@@ -91,7 +105,7 @@ mod tests {
         let [own, stored] = [(); 2].map(|()| Arc::new(crate::retained::Completer::default()));
         let mut all = Completions::default();
         all.push(2, Completion::Waiting(Arc::clone(&own)));
-        all.join(&Completion::Waiting(Arc::clone(&stored)), 4, |index| index % 2 == 1);
+        all.join(&Completion::Waiting(Arc::clone(&stored)), 4, |index| index % 2 == 1, |_| true);
         let mut cx = Context::from_waker(Waker::noop());
         let mut ready = || {
             let is_ready = |index| std::pin::pin!(all.of(index).clone()).poll(&mut cx).map(|kept| kept.is_ok());
@@ -104,10 +118,25 @@ mod tests {
         own.complete(Err(crate::retained::StoreFailed));
         assert_eq!(ready(), [kept, kept, lost, lost]);
         let mut none = Completions::default();
-        none.join(&Completion::Ready, 4, |_| true);
+        none.join(&Completion::Ready, 4, |_| true, |_| true);
         assert!(none.is_ready());
-        none.join(&Completion::Failed, 2, |index| index == 1);
+        none.join(&Completion::Failed, 2, |index| index == 1, |_| true);
         assert!(none.of(0).is_ready() && matches!(none.of(1), Completion::Failed));
+    }
+
+    #[test]
+    fn a_retained_message_that_is_lost_takes_no_event_behind_it_along() {
+        let store = Completion::Waiting(Arc::default());
+        for stored in [Completion::Ready, store] {
+            let mut all = Completions::default();
+            all.push(0, Completion::Failed);
+            // A state that only the retained map keeps, two events for sessions, one for nobody, a state for sessions.
+            let is_stored = |index| matches!(index, 1 | 2 | 4);
+            all.join(&stored, 5, is_stored, |index| matches!(index, 0 | 4));
+            assert!(matches!(all.of(0), Completion::Failed));
+            assert!(all.of(1).is_same(&stored) && all.of(2).is_same(&stored));
+            assert!(matches!(all.of(4), Completion::Failed));
+        }
     }
 
     #[test]

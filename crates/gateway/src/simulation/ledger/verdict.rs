@@ -134,7 +134,11 @@ impl Ledger {
                 let message = &sent[id];
                 let was_live = message.life == reader.life && undone(&message.payload);
                 if message.fate == Fate::Refused && !was_live {
-                    faults.push(format!("{} got message {id}, which was refused to its publisher", reader.name));
+                    let (topic, qos, size) = (&message.topic, message.qos, message.payload.len());
+                    faults.push(format!(
+                        "{} got message {id} of {topic}, QoS {qos}, {size} B, of publisher {}, which was refused to it",
+                        reader.name, message.publisher
+                    ));
                 }
                 let first = seen.insert(id);
                 let qos = message.qos.min(reader.max_qos);
