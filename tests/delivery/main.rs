@@ -1,7 +1,8 @@
 //! Delivery guarantees: what was accepted arrives, in order, at every reader that can take it, whatever the transport,
 //! the number of messages and the pace of the reader; memory comes back when clients leave.
 //!
-//! Each case starts a gateway of its own. [`Gateway::settle`] runs the oracles that hold at the end of every case.
+//! Each case starts a gateway of its own, so they run side by side. [`Gateway::settle`] runs the oracles that hold at
+//! the end of every case.
 
 mod bus;
 mod coap;
@@ -42,5 +43,5 @@ fn main() -> ExitCode {
         &reload::cases(),
     ]
     .concat();
-    suite::run("delivery", &cases)
+    suite::run_side_by_side("delivery", &cases)
 }

@@ -105,6 +105,13 @@ class Bridge(Publisher, Follower):
     async def follow(self, topic):
         await self.ask({"do": "follow", "topic": topic})
 
+    async def next(self, topic, patience=PATIENCE):
+        try:
+            return await super().next(topic, patience)
+        except Missing as missing:
+            words = self.last_words()
+            raise Missing(f"{missing}; its last words: {words}" if words else str(missing)) from None
+
 
 class Node(Bridge):
     kind = "?"

@@ -100,6 +100,7 @@ final class CaliforniumClient implements Client {
 
             @Override
             public void onError() {
+                System.err.println("the observation of " + topic + " failed");
             }
         });
         if (relation.isCanceled()) {
