@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from credential import NOBODY, Credential
+from patience import within
 
 PATIENCE = 60.0
 """Seconds after which an answer that should have come is said to be missing."""
@@ -80,7 +81,7 @@ class Follower(Client):
 
     async def next(self, topic: str, patience: float = PATIENCE) -> Received:
         try:
-            return await asyncio.wait_for(self._inbox[topic].get(), patience)
+            return await within(self._inbox[topic].get(), patience)
         except TimeoutError:
             raise Missing(f"nothing on {topic} in {patience:.0f} s") from None
 
@@ -102,7 +103,7 @@ async def run(*argv: str, stdin: bytes | None = None, patience: float = 60.0) ->
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, err = await asyncio.wait_for(process.communicate(stdin), patience)
+        out, err = await within(process.communicate(stdin), patience)
     except TimeoutError:
         process.kill()
         await process.wait()

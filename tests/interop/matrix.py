@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import time
 
+import patience
 from client import Client, Follower, Getter, Missing, Publisher, Received, Refused
 from clients_coap import content_format
+from patience import within
 from payloads import PAYLOADS, Payload, brief, normal_type, same_xml
 
 SEED = Payload("seed", b"seed", "text/plain;charset=utf-8")
@@ -97,7 +99,7 @@ class Matrix:
     async def _publish(self, publisher, topic, payload) -> bool:
         what = f"{publisher.name} publishes {payload.name}"
         try:
-            await asyncio.wait_for(publisher.publish(topic, payload.data, typed_by(publisher, payload)), WHOLE)
+            await within(publisher.publish(topic, payload.data, typed_by(publisher, payload)), WHOLE)
         except Refused as refused:
             allowed = payload.name == "1MiB" and refused.code in REFUSALS[publisher.door]
             self.report.check(what, None if allowed else f"refused with {refused.code}", (publisher.name, "itself"))
@@ -122,7 +124,7 @@ class Matrix:
         cell = (publisher.name, label)
         try:
             if following:
-                await asyncio.wait_for(reader.follow(topic), WHOLE)
+                await within(reader.follow(topic), WHOLE)
             return self.report.check(
                 what, await self._compare(publisher, topic, SEED, None, reader, following), cell) or following
         except Exception as error:
@@ -130,10 +132,10 @@ class Matrix:
 
     async def _arrival(self, publisher, topic, payload, previous, label, reader, following):
         what = f"{publisher.name} -> {label}: {payload.name}"
-        began = time.monotonic()
+        began = patience.now()
         try:
             problem = await self._compare(publisher, topic, payload, previous, reader, following)
-            took = time.monotonic() - began
+            took = patience.now() - began
             if problem is None and took > PROMPT and len(payload.data) < 1 << 20:
                 problem = f"came after {took:.0f} s"
         except Exception as error:
@@ -142,7 +144,7 @@ class Matrix:
 
     async def _compare(self, publisher, topic, payload, previous, reader, following) -> str | None:
         if not following:
-            received = await asyncio.wait_for(reader.get(topic), WHOLE)
+            received = await within(reader.get(topic), WHOLE)
             return "no value" if received is None else compare(received, payload, publisher, reader, following)
         received = await reader.next(topic, WHOLE)
         if reader.door == "coap" and previous and received.payload == previous.data:

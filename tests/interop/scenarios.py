@@ -7,6 +7,7 @@ import itertools
 import time
 import traceback
 
+import patience
 from client import PATIENCE
 from clients_coap import Aiocoap
 from clients_http import Httpx
@@ -44,15 +45,15 @@ def fresh(name: str) -> str:
     return f"scenario/{name}/{next(_numbers)}"
 
 
-async def until(what: str, condition, patience: float = PATIENCE):
+async def until(what: str, condition, seconds: float = PATIENCE):
     """Asks again until it holds; never a fixed wait."""
-    deadline = time.monotonic() + patience
+    deadline = patience.now() + seconds
     while True:
         value = await condition()
         if value:
             return value
-        if time.monotonic() > deadline:
-            raise Unmet(f"{what}: not within {patience:.0f} s")
+        if patience.now() > deadline:
+            raise Unmet(f"{what}: not within {seconds:.0f} s")
         await asyncio.sleep(0.05)
 
 
@@ -122,7 +123,7 @@ async def _run(function, report, **offered):
     wanted = {key: offered[key] for key in inspect.signature(function).parameters}
     problem = None
     try:
-        await asyncio.wait_for(function(**wanted), 120)
+        await patience.within(function(**wanted), 120)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} ({where.name}:{where.lineno})"
