@@ -4,6 +4,7 @@ mod access;
 mod guesses;
 mod late;
 mod paths;
+mod queues;
 mod refused_log;
 mod secrets;
 mod shares;
@@ -56,6 +57,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: a body that takes long is judged by the rules of its end", run: late::slow_bodies },
     Case { name: "findings: a long poll is answered by the rules of its end", run: late::long_polls },
     Case { name: "findings: what waits for a client is not delivered after a deny", run: waiting::denied },
+    Case { name: "findings: what waits for an XMPP client is not sent after a deny", run: queues::xmpp },
+    Case { name: "findings: what waits for a window of HTTP/2 is not sent after a deny", run: queues::no_window },
+    Case { name: "findings: what waits for an event stream's reader is not sent after a deny", run: queues::parked },
     Case { name: "findings: a stream is resumed with the rights that opened it", run: late::resumed_streams },
     Case { name: "findings: a certificate that is refused ends what it opened", run: withdrawn::refused_certificate },
     Case { name: "findings: a revocation that SIGHUP tells of cuts what it revokes", run: withdrawn::revoked },

@@ -44,6 +44,7 @@ mod phase;
 mod process;
 pub mod proxy;
 mod psk_guard;
+mod recheck;
 pub mod runtime;
 mod shares;
 mod shutdown;

@@ -310,7 +310,7 @@ async fn leave(world: &World) -> Result<(), Vec<String>> {
     // Their sockets close.
     sleep(Duration::from_secs(1)).await;
     ledger::topics().for_each(|topic| world.publish_event(&topic));
-    for _ in 0..120 {
+    for _ in 0..400 {
         sleep(Duration::from_secs(1)).await;
         let held = (world.open(), shared.bus.memory().held(), shared.bus.subscriptions());
         if held == (0, 0, 0) {

@@ -117,7 +117,7 @@ fn put(http: SocketAddr, token: &str, topic: &str, payload: &str) -> Result<()> 
     Ok(())
 }
 
-fn read_until(stream: &mut TcpStream, end: &str) -> Result<String> {
+pub(super) fn read_until(stream: &mut TcpStream, end: &str) -> Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut bytes = Vec::new();
     while !String::from_utf8_lossy(&bytes).contains(end) {

@@ -11,8 +11,9 @@ use rustix::process::Signal;
 
 use super::PATIENCE;
 
-const ALLOWED: &str = "[[allow]]\nuser = \"ada\"\nread = [\"#\"]\n\n[[allow]]\nuser = \"bob\"\nwrite = [\"#\"]\n";
-const DENIED: &str = "[[deny]]\nuser = \"ada\"\nboth = [\"secret/#\"]\n\n";
+pub(super) const ALLOWED: &str =
+    "[[allow]]\nuser = \"ada\"\nread = [\"#\"]\n\n[[allow]]\nuser = \"bob\"\nwrite = [\"#\"]\n";
+pub(super) const DENIED: &str = "[[deny]]\nuser = \"ada\"\nboth = [\"secret/#\"]\n\n";
 
 /// The state of the session when the right is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use super::{
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
 };
-use crate::{Peer, liveness, shares::Table, stops::Running, turn::Deliveries};
+use crate::{Peer, liveness, recheck::Recheck, shares::Table, stops::Running, turn::Deliveries};
 
 /// Everything but the transport, so that the messages read can be borrowed from that.
 pub(super) struct Core {
@@ -36,8 +36,8 @@ pub(super) struct Core {
     pub(super) claim: Claim,
     pub(super) admission: Admission,
     pub(super) unopened: Rc<oscore::Unopened>,
-    /// The generation of the rules that observers were last checked against.
-    generation: u64,
+    /// The rules that observers were last checked against, and their queued messages.
+    pub(super) recheck: Recheck,
     pub(super) watches: Watches,
     /// Answers that wait for the disk.
     pub(super) pending: Pending,
@@ -89,7 +89,7 @@ impl Core {
         Ok(Self {
             admission: Admission::new(listener, slot.id()),
             unopened,
-            generation: ctx.authority().generation(),
+            recheck: Recheck::new(ctx.authority().generation()),
             server,
             out: Outbox::default(),
             slot,
@@ -279,9 +279,7 @@ impl Core {
 
     /// Checks the permissions of observers again if the rules have changed.
     pub(super) fn look_again(&mut self) {
-        let generation = self.ctx.authority().generation();
-        if self.generation != generation {
-            self.generation = generation;
+        if self.recheck.note(self.ctx.authority().generation()) {
             self.review();
         }
     }

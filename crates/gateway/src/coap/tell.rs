@@ -56,6 +56,9 @@ impl Core {
             // No other task claims this slot.
             let taken = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries)).unwrap_or_default();
             self.ctx.bus().counters().overtaken(taken.overtaken);
+            if self.entries.is_empty() {
+                self.recheck.emptied();
+            }
             for (owner, tag) in taken.overloaded {
                 self.ctx.shared.metrics.shares.gave_way(Table::CoapNotifications, &owner, 1, self.ctx.now());
                 self.overload(RelationId::from_u64(tag));
@@ -95,6 +98,9 @@ impl Core {
             self.outcomes.note(Told::Gone);
             self.dismiss(relation, &Response::new(Code::UNAUTHORIZED));
             return;
+        }
+        if self.recheck.is_due() && !fogmux_bus::ReadGate::may_read(&*watch.identity.gate, &entry.message.topic) {
+            return self.outcomes.note(Told::Forbidden);
         }
         let latest;
         let message = match self.newest(now, watch, entry) {

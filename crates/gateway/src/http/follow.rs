@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_auth::{Action, Door, Reach};
-use fogmux_bus::{Claim, Displaced, Mailbox as _, Qos, Subscription};
+use fogmux_bus::{Claim, Displaced, Mailbox as _, Qos, ReadGate as _, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
     sse::{self, EventId, GapReason},
@@ -34,7 +34,7 @@ use super::{
     streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
     translate, websocket,
 };
-use crate::{clients::Listed, liveness::check_sleep, phase::Phase, shutdown::Reading, turn};
+use crate::{clients::Listed, liveness::check_sleep, phase::Phase, recheck::Recheck, shutdown::Reading, turn};
 
 /// The most that is taken from the mailbox and encoded at a time, of live and of retained messages each.
 const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };
@@ -97,6 +97,8 @@ pub(super) struct Follow {
     identity: Rc<Identity>,
     /// The generation of the rules that were checked last.
     generation: u64,
+    /// The rules under which messages came into the mailbox.
+    recheck: Recheck,
     second_look: Pin<Box<dyn Future<Output = ()>>>,
     stream: Arc<Stream>,
     /// Its place in the list of connections.
@@ -133,8 +135,11 @@ impl Follow {
         if format == Format::Sse {
             first.extend_from_slice(sse::PREAMBLE);
         }
+        let generation = ctx.authority().generation();
+        let mut recheck = Recheck::new(generation);
         let (stream, claim) = match resumed {
             Some((stream, claim)) => {
+                recheck = Recheck::of_unknown(generation);
                 push_rest(format, &stream, claim, &mut first);
                 (stream, claim)
             }
@@ -149,7 +154,8 @@ impl Follow {
         Ok(Self {
             conn: Rc::clone(conn),
             identity: Rc::clone(identity),
-            generation: ctx.authority().generation(),
+            generation,
+            recheck,
             second_look: Box::pin(ctx.door.second_look()),
             stream,
             listed,
@@ -253,6 +259,7 @@ impl Follow {
         // Retained messages are looked up before the mailbox is drained, so that messages delivered in between are
         // newer.
         let chunk = if self.walking { self.look_up()? } else { None };
+        self.recheck.note(self.conn.ctx.authority().generation());
         let max_qos = self.stream.max_qos();
         let (gap, live, retained, fresh, left) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
             let (gap, waited) = (mailbox.take_gap(), mailbox.waiting());
@@ -269,16 +276,24 @@ impl Follow {
             self.format.push_notice("gap", Some(&id), &sse::gap_json(GapReason::Slow, missed, Some(&id)), out);
         }
         let now = self.conn.ctx.now();
-        let mut expired = 0;
+        let (mut expired, mut withdrawn) = (0, 0);
         for taken in live.iter().chain(retained.iter().flatten()) {
             if taken.message.is_expired(now) {
                 expired += 1;
-                continue;
+            } else if self.recheck.is_due() && !self.identity.gate.may_read(&taken.message.topic) {
+                withdrawn += 1;
+            } else {
+                self.push(taken, out);
             }
-            self.push(taken, out);
         }
-        let expired_fresh = expired.min(fresh);
-        self.conn.ctx.bus().counters().drained((fresh - expired_fresh) as u64, expired_fresh as u64, 0);
+        if !left.output {
+            self.recheck.emptied();
+        }
+        let expired = expired.min(fresh);
+        let withdrawn = withdrawn.min(fresh - expired);
+        let counters = self.conn.ctx.bus().counters();
+        counters.drained((fresh - expired - withdrawn) as u64, expired as u64, 0);
+        counters.gone(withdrawn as u64);
         Ok(left)
     }
 

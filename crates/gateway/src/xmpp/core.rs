@@ -17,7 +17,7 @@ use super::{
     held_back::HeldBack,
     presence::{PRESENCE_PER_READ, Said},
 };
-use crate::{turn::Deliveries, unfinished};
+use crate::{recheck::Recheck, turn::Deliveries, unfinished};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -49,6 +49,8 @@ pub(super) struct Core {
     pub(super) replays: Vec<Replay>,
     /// Whether deliveries may be left in the mailbox for which nothing will wake the task.
     pub(super) backlog: bool,
+    /// The rules under which deliveries came into the mailbox.
+    pub(super) recheck: Recheck,
     /// The reason to send the retained messages of all subscriptions again, after those being sent.
     pub(super) due: Option<Why>,
     /// Presence that the client has sent and that has not taken effect yet.
@@ -84,6 +86,7 @@ impl Core {
     pub(super) fn new(ctx: Rc<XmppContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
         let (held, replays, backlog) = (Held::default(), Vec::new(), true);
+        let recheck = Recheck::new(rules(&ctx));
         Self {
             ctx,
             machine,
@@ -93,12 +96,18 @@ impl Core {
             held_back: None,
             replays,
             backlog,
+            recheck,
             due: None,
             said: None,
             presence_left: 0,
             stopped: false,
             deliveries: Deliveries::default(),
         }
+    }
+
+    /// Notes the rules, those of owners among them, under which deliveries come from now on.
+    pub(super) fn note_rules(&mut self) {
+        self.recheck.note(rules(&self.ctx));
     }
 
     pub(super) fn door(&self) -> &XmppDoor {
@@ -179,4 +188,9 @@ impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Core").finish_non_exhaustive()
     }
+}
+
+/// The generation of the rules and of the nodes' configurations.
+fn rules(ctx: &XmppContext) -> u64 {
+    ctx.authority().generation().wrapping_add(ctx.door.nodes.changes())
 }

@@ -122,6 +122,7 @@ impl Core {
     /// One share of each, under one lock of the mailbox. Returns how many retained messages were looked at.
     fn send_share(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<usize, Displaced> {
         let (mut left, mut lost) = (false, false);
+        self.note_rules();
         let (bus, replay, now) = (self.ctx.bus(), self.replays.last(), self.ctx.now());
         let (taken, chunk) = self.me.inbox.poll_with(claim, cx, |inbox| {
             let taken = take(inbox);
@@ -137,16 +138,23 @@ impl Core {
         }
         if !taken.is_empty() {
             self.reserve();
-            let (mut sent, mut expired) = (0, 0);
+            let (mut sent, mut expired, mut withdrawn) = (0, 0, 0);
             for queued in &taken {
                 if queued.message.is_expired(now) {
                     expired += 1;
+                } else if self.recheck.is_due() && !self.me.gate.may_read(&queued.message.topic) {
+                    withdrawn += 1;
                 } else {
                     sent += self.notify(heads, queued.tag, &queued.message);
                 }
             }
             self.machine.sent(sent, &mut self.out);
-            self.ctx.bus().counters().drained(taken.len() as u64 - expired, expired, 0);
+            let counters = self.ctx.bus().counters();
+            counters.drained(taken.len() as u64 - expired - withdrawn, expired, 0);
+            counters.gone(withdrawn);
+        }
+        if !left {
+            self.recheck.emptied();
         }
         let looks = chunk.as_ref().map_or(0, |chunk| chunk.scanned);
         if let Some(chunk) = chunk {

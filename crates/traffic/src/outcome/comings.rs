@@ -35,6 +35,9 @@ pub struct Storm {
     /// Until all were back, in seconds; none: they never were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_back_s: Option<f64>,
+    /// Deliveries that were still to come when all left; most are lost with the connections.
+    #[serde(default)]
+    pub under_way: u64,
     /// Messages that were published meanwhile, once for each subscriber that should have received them.
     pub expected: u64,
     /// Different ones of these that arrived, then or later.

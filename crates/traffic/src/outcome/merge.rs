@@ -82,6 +82,7 @@ impl Storm {
         Self {
             at_s: self.at_s,
             all_back_s,
+            under_way: self.under_way + other.under_way,
             expected: self.expected + other.expected,
             delivered: self.delivered + other.delivered,
             duplicates: self.duplicates + other.duplicates,

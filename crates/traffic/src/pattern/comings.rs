@@ -240,13 +240,15 @@ impl Departures {
         None
     }
 
-    /// Writes what came of it. `meanwhile` are the messages of the storm: expected, delivered and doubled.
-    pub(crate) fn write(&self, comings: &Comings, meanwhile: [u64; 3], outcome: &mut outcome::Outcome) {
+    /// Writes what came of it. `under_way` are the deliveries still to come when the storm began, `meanwhile` the
+    /// messages of the storm: expected, delivered and doubled.
+    pub(crate) fn write(&self, comings: &Comings, under_way: u64, meanwhile: [u64; 3], outcome: &mut outcome::Outcome) {
         let Some(mut counted) = comings.finish() else { return };
         let [expected, delivered, duplicates] = meanwhile;
         counted.storm = comings.storm.get().map(|(at, back)| outcome::Storm {
             at_s: at.saturating_duration_since(self.began).as_secs_f64(),
             all_back_s: back.map(|back| back.saturating_duration_since(at).as_secs_f64()),
+            under_way,
             expected,
             delivered,
             duplicates,

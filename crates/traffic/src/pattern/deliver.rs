@@ -227,8 +227,8 @@ async fn measure(
     outcome.limited_by_generator = limit(busy, lateness.as_ref()).filter(|_| stage.publishers.get() > 0);
     outcome.bytes = writers.bytes().plus(readers.bytes()).plus(stage.comings.gone()).since(bytes);
     outcome.bytes.wire = bench.settled_wire_since(wire).await;
-    let meanwhile = stage.ledger.borrow().meanwhile();
-    departures.write(&stage.comings, meanwhile, &mut outcome);
+    let (under_way, meanwhile) = (stage.ledger.borrow().under_way(), stage.ledger.borrow().meanwhile());
+    departures.write(&stage.comings, under_way, meanwhile, &mut outcome);
     Ok(outcome)
 }
 

@@ -90,7 +90,7 @@ async fn hold(
         outcome.first_error.get_or_insert(why);
     }
     watched.shutdown().await;
-    departures.write(&comings, [0; 3], outcome);
+    departures.write(&comings, 0, [0; 3], outcome);
     Ok(())
 }
 

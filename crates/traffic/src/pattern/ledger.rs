@@ -78,6 +78,8 @@ pub(crate) struct Ledger {
     slices: Slices,
     /// Messages of the storm: expected, delivered and doubled.
     meanwhile: [u64; 3],
+    /// Deliveries that were still to come when it began.
+    under_way: u64,
     is_storm: bool,
     /// Of deliveries and of answers, what is not yet in the histogram.
     deliveries: Row,
@@ -179,6 +181,7 @@ impl Ledger {
     /// All subscribers have left.
     pub(crate) fn storm(&mut self) {
         self.is_storm = true;
+        self.under_way = self.lanes.iter().map(|lane| lane.outstanding).sum();
         self.lanes.iter_mut().for_each(|lane| lane.storm = (lane.next, u32::MAX));
     }
 
@@ -191,6 +194,11 @@ impl Ledger {
     /// Messages of the storm: expected, delivered and doubled.
     pub(crate) fn meanwhile(&self) -> [u64; 3] {
         self.meanwhile
+    }
+
+    /// Deliveries that were still to come when the storm began.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.under_way
     }
 
     /// An operation begins that comes at a rate.
