@@ -4,6 +4,7 @@ mod access;
 mod guesses;
 mod late;
 mod paths;
+mod refused_certificates;
 mod refused_log;
 mod secrets;
 mod shares;
@@ -24,6 +25,10 @@ pub(crate) const CASES: &[Case] = &[
     Case {
         name: "findings: a refused login is in the log, whatever the door and the credential",
         run: refused_log::logins,
+    },
+    Case {
+        name: "findings: a certificate with a key that is not accepted, and none, are in the log",
+        run: refused_certificates::keys,
     },
     Case { name: "findings: a peer writes no line of its own into the log", run: refused_log::injection },
     Case { name: "findings: lines about refused logins are limited and counted", run: refused_log::limited },

@@ -3,9 +3,10 @@
 //! A line names the peer first. All text that a peer chose is quoted, escaped and cut, so that no peer can write a line
 //! or a field of its own. A line never holds a secret. The rate of lines is bounded by [`fogmux_auth::Refusals`].
 
-use std::net::SocketAddr;
+use std::{borrow::Cow, net::SocketAddr};
 
 use fogmux_auth::{Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause};
+use fogmux_net::RefusedCertificate;
 
 use crate::{Peer, Shared, WorkerContext, clients::Arrived};
 
@@ -50,6 +51,11 @@ impl<'a> RefusedLogin<'a> {
         Self { from: peer.address, door, by, claimed: "", client: "", reason }
     }
 
+    /// A refusal of a client certificate in a handshake.
+    pub(crate) fn of_certificate(from: SocketAddr, door: Door, refused: &'a RefusedCertificate) -> Self {
+        Self { from, door, by: "certificate", claimed: &refused.claimed, client: "", reason: refused.reason }
+    }
+
     /// Logs it, unless too many lines were written of late.
     #[cold]
     pub(crate) fn log(self, shared: &Shared) {
@@ -79,12 +85,13 @@ pub(crate) fn nobodys(ctx: &WorkerContext, peer: &Peer, door: Door) {
     let channel = peer.channel.as_deref();
     let identity = channel.and_then(|channel| channel.psk_identity.as_deref()).map(String::from_utf8_lossy);
     let certificate = channel.and_then(|channel| channel.certificate.as_deref());
-    let (by, claimed) = match (&identity, certificate) {
-        (_, Some(certificate)) => ("certificate", certificate.common_name.as_deref().unwrap_or_default()),
-        (Some(identity), None) => ("psk", &**identity),
-        (None, None) => ("handshake", ""),
+    let (by, claimed) = match (identity, certificate) {
+        (_, Some(certificate)) => ("certificate", certificate.claimed().into_string().into()),
+        (Some(identity), None) => ("psk", identity),
+        (None, None) => ("handshake", Cow::default()),
     };
-    RefusedLogin { claimed, ..RefusedLogin::of(peer, door, by, "proven, but nobody's here") }.log(&ctx.shared);
+    RefusedLogin { claimed: &claimed, ..RefusedLogin::of(peer, door, by, "proven, but nobody's here") }
+        .log(&ctx.shared);
 }
 
 /// The reason in words. The client is told less.

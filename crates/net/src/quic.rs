@@ -11,7 +11,7 @@ use rustls::{Tls13CipherSuite, pki_types::CertificateDer};
 use crate::{
     admission::{Admission, Admitted},
     channel::{Channel, ClientCertificate, EXPORTER_LABEL},
-    clients::Cut,
+    clients::{Cut, RefusedCertificate},
     profile::Security,
     tls::TlsConfig,
 };
@@ -120,7 +120,8 @@ pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(C
     let mut cut = None;
     if let Some((leaf, intermediates)) = chain.as_deref().and_then(|chain| chain.split_first()) {
         let trust = tls.clients().ok_or_else(|| io::Error::other("nobody asked for a certificate"))?;
-        trust.verify(leaf, intermediates).map_err(io::Error::other)?;
+        let verified = trust.verify(leaf, intermediates);
+        verified.map_err(|error| RefusedCertificate::new(leaf, &error).error(error))?;
         certificate = Some(Arc::new(ClientCertificate::parse(leaf).map_err(io::Error::other)?));
         cut = chain.as_deref().filter(|_| tls.cuts_revoked()).map(|chain| trust.watch(chain));
     }

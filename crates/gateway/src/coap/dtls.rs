@@ -272,10 +272,12 @@ impl Dtls {
                     }
                     self.ended.push(within(peer, association));
                 }
-                Event::Failed { peer, alert, identity } => {
+                Event::Failed { peer, alert, refused } => {
                     tracing::debug!(peer = %peer.remote, %alert, "DTLS handshake failed");
                     shared.metrics.coap.unauthenticated.increment();
-                    log_refused(shared, peer.remote, alert, identity);
+                    if let Some(refused) = refused {
+                        log_refused(shared, peer.remote, alert, refused);
+                    }
                 }
                 Event::Data { .. } => {}
             }

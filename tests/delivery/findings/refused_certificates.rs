@@ -1,0 +1,126 @@
+//! Client certificates that are refused: one line in the log whatever the transport and its version, with what the
+//! certificate claims and a reason in the same words.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::Gateway;
+
+use super::refused_log::{lines, wait_line};
+
+/// Only clients with a certificate are let in, over TLS, QUIC and DTLS.
+const REQUIRED: [&str; 3] = [
+    "listeners.mqtts.client_certificates=\"required\"",
+    "listeners.https.client_certificates=\"required\"",
+    "listeners.coaps.client_certificates=\"required\"",
+];
+/// The reason of a certificate whose key is none that we verify signatures of.
+const KIND: &str = "reason=\"the certificate's key or algorithm is not accepted\"";
+
+/// Without it `openssl req` makes authorities.
+const CONFIGURATION: &str = "[req]\ndistinguished_name = dn\nx509_extensions = device\n[dn]\n\
+                             [device]\nbasicConstraints = critical, CA:FALSE\n";
+
+/// A client of OpenSSL's at a listener, by the version of its protocol.
+struct Transport {
+    listener: &'static str,
+    door: &'static str,
+    version: &'static str,
+}
+
+const TRANSPORTS: [Transport; 3] = [
+    Transport { listener: "coaps", door: "door=coap", version: "-dtls1_2" },
+    Transport { listener: "mqtts", door: "door=mqtt", version: "-tls1_2" },
+    Transport { listener: "mqtts", door: "door=mqtt", version: "-tls1_3" },
+];
+
+/// A directory with certificates that `openssl` has made.
+pub(super) struct Certificates(tempfile::TempDir);
+
+impl Certificates {
+    pub(super) fn new() -> Result<Self> {
+        let made = Self(tempfile::tempdir()?);
+        fs::write(made.file("req.cnf"), CONFIGURATION)?;
+        Ok(made)
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A certificate `NAME.pem` with its key `NAME.key`, signed by the gateway's authority, or by itself if there is
+    /// none. `key` is what `openssl req -newkey` is told.
+    pub(super) fn make(&self, name: &str, subject: &str, key: &[&str], authority: Option<&Path>) -> Result<()> {
+        let (certificate, secret) = (self.file(&format!("{name}.pem")), self.file(&format!("{name}.key")));
+        let mut request = Command::new("openssl");
+        request.args(["req", "-x509", "-nodes", "-days", "2", "-subj", subject]).args(key);
+        request.arg("-config").arg(self.file("req.cnf"));
+        request.arg("-keyout").arg(&secret).arg("-out").arg(&certificate);
+        if let Some(pki) = authority {
+            request.arg("-CA").arg(pki.join("ca.pem")).arg("-CAkey").arg(pki.join("ca.key"));
+        }
+        let made = request.output()?;
+        ensure!(made.status.success(), "openssl req: {}", String::from_utf8_lossy(&made.stderr));
+        Ok(())
+    }
+
+    /// What `s_client` is told to show it.
+    fn shown(&self, name: &str) -> Vec<String> {
+        let file = |kind: &str| self.file(&format!("{name}.{kind}")).display().to_string();
+        vec!["-cert".to_owned(), file("pem"), "-key".to_owned(), file("key")]
+    }
+}
+
+/// Lets OpenSSL shake hands with a listener.
+fn shake(gateway: &Gateway, transport: &Transport, more: &[String]) -> Result<()> {
+    let address = gateway.address(transport.listener)?.to_string();
+    let mut client = Command::new("timeout");
+    client.args(["20", "openssl", "s_client", "-quiet", "-cipher", "ALL:@SECLEVEL=0", transport.version, "-connect"]);
+    // Over TLS 1.3 the client is done before it is refused: it reads until then.
+    client.arg(address).args(["-ign_eof", "-CAfile"]).arg(gateway.ca()).args(more);
+    let output = client.stdin(Stdio::null()).output().context("openssl s_client")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(said.contains("alert"), "{} of {}: no alert: {said}", transport.version, transport.listener);
+    Ok(())
+}
+
+/// The one line about a refusal at a door that was not there before.
+fn one_line(gateway: &Gateway, before: usize, words: &[&str]) -> Result<()> {
+    wait_line(gateway, words).with_context(|| format!("{words:?}"))?;
+    let new: Vec<_> = lines(gateway).split_off(before);
+    ensure!(new.len() == 1, "not one line: {new:#?}");
+    Ok(())
+}
+
+/// Certificates with keys that we do not verify signatures of, and none where one is required.
+pub(super) fn keys() -> Result<String> {
+    let mut gateway = Gateway::start(&[&REQUIRED[..], &["log.refused_logins_per_address=1000"]].concat())?;
+    let made = Certificates::new()?;
+    let pki = gateway.data().join("pki");
+    for curve in ["P-521", "secp256k1"] {
+        let group = format!("ec_paramgen_curve:{curve}");
+        made.make(curve, &format!("/CN=device on {curve}"), &["-newkey", "ec", "-pkeyopt", &group], Some(&pki))?;
+    }
+    for transport in &TRANSPORTS {
+        let before = lines(&gateway).len();
+        shake(&gateway, transport, &[])?;
+        let words =
+            ["peer=127.0.0.1", transport.door, "by=certificate", "claimed=\"\"", "reason=\"no certificate shown\""];
+        one_line(&gateway, before, &words)?;
+        // In TLS 1.3 a client shows no certificate that goes with no algorithm of ours (RFC 8446 §4.4.2.2).
+        if transport.version == "-tls1_3" {
+            continue;
+        }
+        for curve in ["P-521", "secp256k1"] {
+            let before = lines(&gateway).len();
+            shake(&gateway, transport, &made.shown(curve))?;
+            let claimed = format!("claimed=\"device on {curve}\"");
+            let words = ["peer=127.0.0.1", transport.door, "by=certificate", &claimed, KIND];
+            one_line(&gateway, before, &words)?;
+        }
+    }
+    gateway.settle()?;
+    Ok(format!("{} lines", lines(&gateway).len()))
+}
