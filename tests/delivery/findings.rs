@@ -5,6 +5,7 @@ mod guesses;
 mod late;
 mod paths;
 mod refused_certificates;
+mod refused_claims;
 mod refused_log;
 mod secrets;
 mod shares;
@@ -29,6 +30,11 @@ pub(crate) const CASES: &[Case] = &[
     Case {
         name: "findings: a certificate with a key that is not accepted, and none, are in the log",
         run: refused_certificates::keys,
+    },
+    Case { name: "findings: a refused certificate is logged by what it claims", run: refused_certificates::claims },
+    Case {
+        name: "findings: a refused token is logged by the holder that it claims, and never itself",
+        run: refused_claims::tokens,
     },
     Case { name: "findings: a peer writes no line of its own into the log", run: refused_log::injection },
     Case { name: "findings: lines about refused logins are limited and counted", run: refused_log::limited },

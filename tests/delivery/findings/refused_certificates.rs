@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
+use openssl::{hash::MessageDigest, x509::X509};
 
 use super::refused_log::{lines, wait_line};
 
@@ -66,6 +67,14 @@ impl Certificates {
         Ok(())
     }
 
+    /// What the log names a certificate without a usable name by.
+    fn fingerprint(&self, name: &str) -> Result<String> {
+        let pem = fs::read(self.file(&format!("{name}.pem")))?;
+        let digest = X509::from_pem(&pem)?.digest(MessageDigest::sha256())?;
+        let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(format!("claimed=\"sha256:{digits}\""))
+    }
+
     /// What `s_client` is told to show it.
     fn shown(&self, name: &str) -> Vec<String> {
         let file = |kind: &str| self.file(&format!("{name}.{kind}")).display().to_string();
@@ -82,7 +91,9 @@ fn shake(gateway: &Gateway, transport: &Transport, more: &[String]) -> Result<()
     client.arg(address).args(["-ign_eof", "-CAfile"]).arg(gateway.ca()).args(more);
     let output = client.stdin(Stdio::null()).output().context("openssl s_client")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(said.contains("alert"), "{} of {}: no alert: {said}", transport.version, transport.listener);
+    // OpenSSL as a server is done before its client is judged: then the connection ends without an alert.
+    let refused = said.contains("alert") || said.contains("unexpected eof");
+    ensure!(refused, "{} of {} was not refused: {said}", transport.version, transport.listener);
     Ok(())
 }
 
@@ -121,6 +132,47 @@ pub(super) fn keys() -> Result<String> {
             one_line(&gateway, before, &words)?;
         }
     }
+    gateway.settle()?;
+    Ok(format!("{} lines", lines(&gateway).len()))
+}
+
+/// A listener that OpenSSL serves.
+const LOW: [&str; 3] = [
+    "listeners.xmpps.profile=\"low\"",
+    "listeners.xmpps.allow_weak=true",
+    "listeners.xmpps.client_certificates=\"optional\"",
+];
+
+/// What certificates of another authority claim: a name, none, or one that would write into the log.
+pub(super) fn claims() -> Result<String> {
+    let settings = [&REQUIRED[..], &LOW, &["log.refused_logins_per_address=1000"]].concat();
+    let mut gateway = Gateway::start(&settings)?;
+    let made = Certificates::new()?;
+    let hostile = "/CN=x\" reason=\"y\u{202e}z";
+    let of_p256 = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+    for (name, subject) in [("named", "/CN=pump"), ("nameless", "/O=works"), ("hostile", hostile)] {
+        made.make(name, subject, &["-utf8"].into_iter().chain(of_p256).collect::<Vec<_>>(), None)?;
+    }
+    made.make("twofold", "/CN=x\u{1b}[31m\nWARN", &["-utf8"].into_iter().chain(of_p256).collect::<Vec<_>>(), None)?;
+    let low = Transport { listener: "xmpps", door: "door=xmpp", version: "-tls1_2" };
+    let before = gateway.whole_log().lines().count();
+    for transport in TRANSPORTS.iter().chain([&low]) {
+        for (name, claimed) in [
+            ("named", "claimed=\"pump\"".to_owned()),
+            ("nameless", made.fingerprint("nameless")?),
+            ("hostile", "claimed=\"x\\\" reason=\\\"y\\u{202e}z\"".to_owned()),
+            ("twofold", made.fingerprint("twofold")?),
+        ] {
+            let before = lines(&gateway).len();
+            shake(&gateway, transport, &made.shown(name))?;
+            let reason = "reason=\"unknown certificate authority\"";
+            one_line(&gateway, before, &["peer=127.0.0.1", transport.door, "by=certificate", &claimed, reason])?;
+        }
+    }
+    let log = gateway.whole_log();
+    ensure!(!log.contains('\u{1b}') && !log.contains('\u{202e}'), "the log holds control characters");
+    let added = log.lines().count() - before;
+    ensure!(added == 4 * 4, "{added} lines for {} refusals", 4 * 4);
     gateway.settle()?;
     Ok(format!("{} lines", lines(&gateway).len()))
 }

@@ -57,7 +57,8 @@ pub(super) fn log_refused(shared: &Shared, from: SocketAddr, alert: Alert, refus
         RefusedLogin::of_certificate(from, Door::Coap, &certificate).log(shared);
     } else if let (Refused::Identity(identity), Alert::DecryptError) = (refused, alert) {
         let claimed = &*String::from_utf8_lossy(identity);
-        RefusedLogin { from, door: Door::Coap, by: "psk", claimed, client: "", reason: WRONG_KEY }.log(shared);
+        let reason = WRONG_KEY;
+        RefusedLogin { from, door: Door::Coap, by: "psk", claimed, token: None, client: "", reason }.log(shared);
     }
 }
 

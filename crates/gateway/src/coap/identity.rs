@@ -12,11 +12,7 @@ use super::{
     context::CoapContext,
     transport::{Listener, Path},
 };
-use crate::{
-    Peer,
-    audit::{self, RefusedLogin},
-    credential,
-};
+use crate::{Peer, audit, credential};
 
 /// Security contexts whose owners are remembered.
 const CONTEXTS_MAX: usize = 65_536;
@@ -182,7 +178,7 @@ impl Admission {
                     let who = credential::bounded(peer, principal.into());
                     if who.expires_unix_s.is_some_and(|end| end <= credential::unix_s()) {
                         tracing::debug!("the certificate of a CoAP association has ended");
-                        RefusedLogin::of(peer, Door::Coap, "certificate", "expired").log(&ctx.shared);
+                        audit::expired(ctx, peer, Door::Coap);
                         return None;
                     }
                     Some(identity(ctx, slot, &who))
