@@ -37,6 +37,7 @@ pub(crate) const CASES: &[Case] = &[
         run: refused_claims::tokens,
     },
     Case { name: "findings: a peer writes no line of its own into the log", run: refused_log::injection },
+    Case { name: "findings: the line about an evicted DTLS session names its principal", run: shares::evicted },
     Case { name: "findings: lines about refused logins are limited and counted", run: refused_log::limited },
     Case { name: "findings: a refused action names peer, client and rule", run: refused_log::actions },
     Case { name: "findings: guesses at keys of TLS make the next one wait", run: guesses::tls },

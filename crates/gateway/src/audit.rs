@@ -95,16 +95,21 @@ pub(crate) fn denied(ctx: &WorkerContext, login: RefusedLogin<'_>, denied: Denie
 /// Logs that the credential of a handshake was proven, but maps to no user.
 #[cold]
 pub(crate) fn nobodys(ctx: &WorkerContext, peer: &Peer, door: Door) {
+    let (by, claimed) = shown_by(peer);
+    let line = RefusedLogin::of(peer, door, by, "proven, but nobody's here");
+    RefusedLogin { claimed: &claimed, ..line }.log(&ctx.shared);
+}
+
+/// The kind of credential that the handshake has shown, and what it claims.
+pub(crate) fn shown_by(peer: &Peer) -> (&'static str, Cow<'_, str>) {
     let channel = peer.channel.as_deref();
     let identity = channel.and_then(|channel| channel.psk_identity.as_deref()).map(String::from_utf8_lossy);
     let certificate = channel.and_then(|channel| channel.certificate.as_deref());
-    let (by, claimed) = match (identity, certificate) {
+    match (identity, certificate) {
         (_, Some(certificate)) => ("certificate", certificate.claimed().into_string().into()),
         (Some(identity), None) => ("psk", identity),
         (None, None) => ("handshake", Cow::default()),
-    };
-    RefusedLogin { claimed: &claimed, ..RefusedLogin::of(peer, door, by, "proven, but nobody's here") }
-        .log(&ctx.shared);
+    }
 }
 
 /// Logs that the certificate of a handshake has expired since.

@@ -133,6 +133,16 @@ impl Admission {
         }
     }
 
+    /// The name of the principal of an association, for a log: of one that is nobody's, what its peer has claimed.
+    pub(super) fn principal_of(&self, ctx: &CoapContext, association: u64) -> Arc<str> {
+        let Some((peer, ..)) = self.associations.get(&association) else { return Arc::default() };
+        match credential::of_channel(ctx, peer) {
+            Ok(Some(principal)) => principal.name,
+            Ok(None) => Principal::anonymous().name,
+            Err(_) => audit::shown_by(peer).1.into(),
+        }
+    }
+
     /// Removes it.
     pub(super) fn close(&mut self, association: u64) {
         self.associations.remove(&association);
