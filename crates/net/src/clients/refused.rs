@@ -50,8 +50,9 @@ impl RefusedCertificate {
         }
     }
 
-    /// Of a handshake that has failed with this error.
-    pub(crate) fn of_error(error: &io::Error) -> Option<Self> {
+    /// Of a handshake that has failed with this error; `None` if it has failed for something else.
+    #[must_use]
+    pub fn of_error(error: &io::Error) -> Option<Self> {
         let inner = error.get_ref()?;
         if let Some(told) = inner.downcast_ref::<Told>() {
             return Some(told.refused.clone());
