@@ -93,7 +93,7 @@ fn check_waits(binary: &Path, home: &Path, filter: &Path) -> Result<()> {
 /// A gateway of our own.
 struct Running {
     child: Child,
-    /// What it has said of its addresses.
+    /// The line in which it says its addresses.
     banner: String,
 }
 

@@ -151,7 +151,7 @@ impl ClientCertificate {
         Ok(read)
     }
 
-    /// What it claims, for a log: its common name, or the beginning of its fingerprint.
+    /// The name that it claims, for a log: its common name, or the beginning of its fingerprint.
     #[must_use]
     pub fn claimed(&self) -> Box<str> {
         self.common_name.clone().unwrap_or_else(|| fingerprint(&self.sha256))
@@ -214,7 +214,8 @@ pub trait PskAttempt: Send + Sync {
     fn proven(&self);
 }
 
-/// What a certificate claims, for a log: its common name, or the beginning of its fingerprint. It need not be verified.
+/// The name that a certificate claims, for a log: its common name, or the beginning of its fingerprint. It need not be
+/// verified.
 #[must_use]
 pub(crate) fn claimed_by(der: &[u8]) -> Box<str> {
     let read = X509Certificate::from_der(der).ok().and_then(|(_, certificate)| common_name(&certificate));

@@ -347,7 +347,7 @@ mod openssl {
     }
 }
 
-/// What a handshake over QUIC tells of the certificate that it refuses.
+/// The certificate that a handshake over QUIC refuses, as far as it tells.
 async fn refused_by_quic(house: &House, own: Option<&(PathBuf, PathBuf)>) -> Option<RefusedCertificate> {
     let security = Security { client_certificates: ClientCertificates::Required, ..Security::default() };
     let socket = listener::udp(ANY_PORT, PortSharing::Exclusive).unwrap();

@@ -67,7 +67,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// What the log names a certificate without a usable name by.
+    /// The claim in the log of a certificate without a usable name.
     fn fingerprint(&self, name: &str) -> Result<String> {
         let pem = fs::read(self.file(&format!("{name}.pem")))?;
         let digest = X509::from_pem(&pem)?.digest(MessageDigest::sha256())?;
@@ -75,7 +75,7 @@ impl Certificates {
         Ok(format!("claimed=\"sha256:{digits}\""))
     }
 
-    /// What `s_client` is told to show it.
+    /// The options of `s_client` that show it.
     fn shown(&self, name: &str) -> Vec<String> {
         let file = |kind: &str| self.file(&format!("{name}.{kind}")).display().to_string();
         vec!["-cert".to_owned(), file("pem"), "-key".to_owned(), file("key")]
@@ -143,7 +143,7 @@ const LOW: [&str; 3] = [
     "listeners.xmpps.client_certificates=\"optional\"",
 ];
 
-/// What certificates of another authority claim: a name, none, or one that would write into the log.
+/// Certificates of another authority with a name, without, and with one that would write into the log.
 pub(super) fn claims() -> Result<String> {
     let settings = [&REQUIRED[..], &LOW, &["log.refused_logins_per_address=1000"]].concat();
     let mut gateway = Gateway::start(&settings)?;

@@ -1,4 +1,4 @@
-//! What the line about a refused token claims: the holder that it names, which nobody has proved, and never the token.
+//! Log lines about refused tokens: each names the holder that the token claims, and never the token.
 
 use std::fs;
 use std::io::Write as _;
@@ -86,7 +86,7 @@ pub(super) fn tokens() -> Result<String> {
     session.until("</failure>")?;
     drop(session);
     wait_line(&gateway, &["door=xmpp", "by=sasl", "claimed=\"eve\""])?;
-    // What a holder is called is the client's to choose: it writes no field, no line and no colour.
+    // A client chooses what a holder is called: that writes no field, no line and no colour.
     let before = gateway.whole_log().lines().count();
     let hostile =
         format!("x\" reason=\"\n2026 WARN fogmux::audit: login refused peer=192.0.2.1 \u{1b}[31m\u{202e}{:y<4000}", "");

@@ -1,5 +1,5 @@
-//! Client certificates that a gateway refuses over TLS and DTLS: guesses are banned, and owners who come back with a new
-//! certificate, or when the operator has signed a new list, are not. Each client has an address of its own.
+//! Client certificates that a gateway refuses over TLS and DTLS: guesses are banned. Owners are not, who come back with
+//! a new certificate, or when the operator has signed a new list. Each client has an address of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
