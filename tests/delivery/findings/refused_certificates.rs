@@ -4,12 +4,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::gateway::Gateway;
 use openssl::{hash::MessageDigest, x509::X509};
 
-use super::refused_log::{lines, wait_line};
+use super::PATIENCE;
+use super::refused_log::lines;
 
 /// Only clients with a certificate are let in, over TLS, QUIC and DTLS.
 const REQUIRED: [&str; 3] = [
@@ -97,11 +99,16 @@ fn shake(gateway: &Gateway, transport: &Transport, more: &[String]) -> Result<()
     Ok(())
 }
 
-/// The one line about a refusal at a door that was not there before.
+/// Waits for a line behind the first `before`, and checks that it has all of these words and is the only one.
 fn one_line(gateway: &Gateway, before: usize, words: &[&str]) -> Result<()> {
-    wait_line(gateway, words).with_context(|| format!("{words:?}"))?;
+    let deadline = Instant::now() + PATIENCE;
+    while lines(gateway).len() <= before {
+        ensure!(Instant::now() < deadline, "no line with {words:?}: {}", gateway.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let new: Vec<_> = lines(gateway).split_off(before);
-    ensure!(new.len() == 1, "not one line: {new:#?}");
+    let [line] = &*new else { bail!("not one line: {new:#?}") };
+    ensure!(words.iter().all(|word| line.contains(word)), "not with {words:?}: {line}");
     Ok(())
 }
 
