@@ -31,6 +31,10 @@ pub(crate) const CASES: &[Case] = &[
         name: "findings: a certificate with a key that is not accepted, and none, are in the log",
         run: refused_certificates::keys,
     },
+    Case {
+        name: "findings: a certificate under another key is logged as not proven",
+        run: refused_certificates::stolen,
+    },
     Case { name: "findings: a refused certificate is logged by what it claims", run: refused_certificates::claims },
     Case {
         name: "findings: a refused token is logged by the holder that it claims, and never itself",

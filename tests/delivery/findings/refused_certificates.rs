@@ -2,13 +2,19 @@
 //! certificate claims and a reason in the same words.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::gateway::Gateway;
+use fogmux_tests::{tcp, tls};
 use openssl::{hash::MessageDigest, x509::X509};
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::PATIENCE;
 use super::refused_log::lines;
@@ -38,6 +44,9 @@ const TRANSPORTS: [Transport; 3] = [
     Transport { listener: "mqtts", door: "door=mqtt", version: "-tls1_2" },
     Transport { listener: "mqtts", door: "door=mqtt", version: "-tls1_3" },
 ];
+
+/// A listener with a profile that OpenSSL serves.
+const BY_OPENSSL: Transport = Transport { listener: "xmpps", door: "door=xmpp", version: "-tls1_2" };
 
 /// A directory with certificates that `openssl` has made.
 pub(super) struct Certificates(tempfile::TempDir);
@@ -114,14 +123,16 @@ fn one_line(gateway: &Gateway, before: usize, words: &[&str]) -> Result<()> {
 
 /// Certificates with keys that we do not verify signatures of, and none where one is required.
 pub(super) fn keys() -> Result<String> {
-    let mut gateway = Gateway::start(&[&REQUIRED[..], &["log.refused_logins_per_address=1000"]].concat())?;
+    let by_openssl = ["listeners.xmpps.profile=\"pki\"", "listeners.xmpps.client_certificates=\"required\""];
+    let settings = [&REQUIRED[..], &by_openssl, &["log.refused_logins_per_address=1000"]].concat();
+    let mut gateway = Gateway::start(&settings)?;
     let made = Certificates::new()?;
     let pki = gateway.data().join("pki");
     for curve in ["P-521", "secp256k1"] {
         let group = format!("ec_paramgen_curve:{curve}");
         made.make(curve, &format!("/CN=device on {curve}"), &["-newkey", "ec", "-pkeyopt", &group], Some(&pki))?;
     }
-    for transport in &TRANSPORTS {
+    for transport in TRANSPORTS.iter().chain([&BY_OPENSSL]) {
         let before = lines(&gateway).len();
         shake(&gateway, transport, &[])?;
         let words =
@@ -143,7 +154,35 @@ pub(super) fn keys() -> Result<String> {
     Ok(format!("{} lines", lines(&gateway).len()))
 }
 
-/// A listener that OpenSSL serves.
+/// A certificate of ours under another key, over TLS of both stacks.
+pub(super) fn stolen() -> Result<String> {
+    let by_openssl = ["listeners.xmpps.profile=\"pki\"", "listeners.xmpps.client_certificates=\"required\""];
+    let mut gateway = Gateway::start(&[&REQUIRED[..2], &by_openssl].concat())?;
+    let made = Certificates::new()?;
+    let pki = gateway.data().join("pki");
+    for name in ["owner", "thief"] {
+        let group = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+        made.make(name, &format!("/CN={name}"), &group, Some(&pki))?;
+    }
+    let provider = rustls::crypto::ring::default_provider();
+    let chain = CertificateDer::pem_file_iter(made.file("owner.pem"))?.collect::<Result<Vec<_>, _>>()?;
+    let key = provider.key_provider.load_private_key(PrivateKeyDer::from_pem_file(made.file("thief.key"))?)?;
+    let mut config = ClientConfig::clone(&*tls::config(gateway.ca())?);
+    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)));
+    let config = Arc::new(config);
+    for (listener, door) in [("mqtts", "door=mqtt"), ("xmpps", "door=xmpp")] {
+        let before = lines(&gateway).len();
+        let mut stream = tls::over(&config, tcp::connect(gateway.address(listener)?)?)?;
+        ensure!(stream.read(&mut [0]).is_err(), "{listener}: a stolen certificate was taken");
+        drop(stream);
+        let reason = "reason=\"the certificate's key was not proven\"";
+        one_line(&gateway, before, &["peer=127.0.0.1", door, "by=certificate", "claimed=\"owner\"", reason])?;
+    }
+    gateway.settle()?;
+    Ok(String::new())
+}
+
+/// A profile that OpenSSL serves, and that takes certificates of clients.
 const LOW: [&str; 3] = [
     "listeners.xmpps.profile=\"low\"",
     "listeners.xmpps.allow_weak=true",
@@ -161,9 +200,8 @@ pub(super) fn claims() -> Result<String> {
         made.make(name, subject, &["-utf8"].into_iter().chain(of_p256).collect::<Vec<_>>(), None)?;
     }
     made.make("twofold", "/CN=x\u{1b}[31m\nWARN", &["-utf8"].into_iter().chain(of_p256).collect::<Vec<_>>(), None)?;
-    let low = Transport { listener: "xmpps", door: "door=xmpp", version: "-tls1_2" };
     let before = gateway.whole_log().lines().count();
-    for transport in TRANSPORTS.iter().chain([&low]) {
+    for transport in TRANSPORTS.iter().chain([&BY_OPENSSL]) {
         for (name, claimed) in [
             ("named", "claimed=\"pump\"".to_owned()),
             ("nameless", made.fingerprint("nameless")?),

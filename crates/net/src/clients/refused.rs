@@ -10,8 +10,8 @@ use rustls::{CertificateError, Error, PeerMisbehaved};
 
 use crate::channel::claimed_by;
 
-const KEY_NOT_PROVEN: &str = "the certificate's key was not proven";
-const NOT_ACCEPTED: &str = "the certificate's key or algorithm is not accepted";
+pub(crate) const KEY_NOT_PROVEN: &str = "the certificate's key was not proven";
+pub(crate) const NOT_ACCEPTED: &str = "the certificate's key or algorithm is not accepted";
 const BAD: &str = "bad certificate";
 const NOT_SHOWN: &str = "no certificate shown";
 
