@@ -5,6 +5,8 @@ mod guesses;
 mod late;
 mod paths;
 mod queues;
+mod refused_certificates;
+mod refused_claims;
 mod refused_log;
 mod secrets;
 mod shares;
@@ -26,7 +28,21 @@ pub(crate) const CASES: &[Case] = &[
         name: "findings: a refused login is in the log, whatever the door and the credential",
         run: refused_log::logins,
     },
+    Case {
+        name: "findings: a certificate with a key that is not accepted, and none, are in the log",
+        run: refused_certificates::keys,
+    },
+    Case {
+        name: "findings: a certificate under another key is logged as not proven",
+        run: refused_certificates::stolen,
+    },
+    Case { name: "findings: a refused certificate is logged by what it claims", run: refused_certificates::claims },
+    Case {
+        name: "findings: a refused token is logged by the holder that it claims, and never itself",
+        run: refused_claims::tokens,
+    },
     Case { name: "findings: a peer writes no line of its own into the log", run: refused_log::injection },
+    Case { name: "findings: the line about an evicted DTLS session names its principal", run: shares::evicted },
     Case { name: "findings: lines about refused logins are limited and counted", run: refused_log::limited },
     Case { name: "findings: a refused action names peer, client and rule", run: refused_log::actions },
     Case { name: "findings: guesses at keys of TLS make the next one wait", run: guesses::tls },

@@ -140,9 +140,25 @@ impl Session {
     /// # Errors
     /// When the stream cannot be opened.
     pub fn begin_plain(stream: TcpStream, config: &Arc<ClientConfig>, credentials: &str) -> Result<Self> {
+        Self::begin_sasl(stream, config, "PLAIN", credentials)
+    }
+
+    /// Sends the first message of a SASL mechanism, in Base64, and does not wait for the answer.
+    ///
+    /// # Errors
+    /// When the stream cannot be opened.
+    pub fn begin_sasl(stream: TcpStream, config: &Arc<ClientConfig>, mechanism: &str, initial: &str) -> Result<Self> {
         let mut session = Self::connect(stream, config, Via::DirectTls)?;
-        session.send(&format!("<auth xmlns='{SASL}' mechanism='PLAIN'>{credentials}</auth>"))?;
+        session.send(&format!("<auth xmlns='{SASL}' mechanism='{mechanism}'>{initial}</auth>"))?;
         Ok(session)
+    }
+
+    /// Sends the next message of a SASL mechanism, in Base64.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub fn respond_sasl(&mut self, response: &str) -> Result<()> {
+        self.send(&format!("<response xmlns='{SASL}'>{response}</response>"))
     }
 
     /// A stream with its first features.

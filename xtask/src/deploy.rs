@@ -27,6 +27,7 @@ pub(crate) fn deploy(tree: &Tree) -> Result<()> {
     image(tree)?;
     unit(tree)?;
     setup::log_reader()?;
+    setup::packages_of(&["openssl"])?;
     fail2ban::check(tree)?;
     dist::check(tree)
 }

@@ -1,6 +1,8 @@
 //! The filter of fail2ban in `deploy/`, on lines that a gateway writes now: every refused login is found, and nobody
 //! can have others banned by what a client says or by guessing at their names.
 
+mod certificates;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -58,7 +60,9 @@ pub(crate) fn check(tree: &Tree) -> Result<()> {
     let found: Vec<&str> = found.split_whitespace().filter(|word| word.parse::<std::net::IpAddr>().is_ok()).collect();
     ensure!(found == ["127.0.0.1"; REFUSED], "fail2ban finds {found:?} in {}", log.display());
     check_waits(&binary, &home, &filter)?;
+    let certificates = certificates::check(&binary, &home, &filter)?;
     println!("deploy: fail2ban finds {REFUSED} of {REFUSED} refused logins, and nothing that a client has made up");
+    println!("deploy: fail2ban finds {certificates} guesses with certificates, and none of those that have expired");
     Ok(())
 }
 
@@ -89,8 +93,8 @@ fn check_waits(binary: &Path, home: &Path, filter: &Path) -> Result<()> {
 /// A gateway of our own.
 struct Running {
     child: Child,
-    http: SocketAddr,
-    mqtt: SocketAddr,
+    /// The line in which it says its addresses.
+    banner: String,
 }
 
 impl Running {
@@ -99,18 +103,18 @@ impl Running {
         serve.arg(home.join("data"));
         settings.iter().for_each(|setting| _ = serve.args(["--set", setting]));
         serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(log)?);
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut running = Self { child: serve.spawn()?, http: nowhere, mqtt: nowhere };
-        let mut banner = String::new();
-        BufReader::new(running.child.stdout.take().context("no output")?).read_line(&mut banner)?;
-        let address = |name: &str| -> Result<SocketAddr> {
-            let rest = banner.split_once(&format!("\"{name}\":\"")).map(|(_, rest)| rest);
-            let (address, _) =
-                rest.and_then(|rest| rest.split_once('"')).with_context(|| format!("no {name}: {banner}"))?;
-            Ok(address.parse()?)
-        };
-        (running.http, running.mqtt) = (address("http")?, address("mqtt")?);
+        let mut running = Self { child: serve.spawn()?, banner: String::new() };
+        let output = running.child.stdout.take().context("no output")?;
+        BufReader::new(output).read_line(&mut running.banner)?;
         Ok(running)
+    }
+
+    /// The address of a listener.
+    fn address(&self, name: &str) -> Result<SocketAddr> {
+        let rest = self.banner.split_once(&format!("\"{name}\":\"")).map(|(_, rest)| rest);
+        let found = rest.and_then(|rest| rest.split_once('"'));
+        let (address, _) = found.with_context(|| format!("no {name}: {}", self.banner))?;
+        Ok(address.parse()?)
     }
 
     /// A CONNECT of MQTT 3.1.1 with that user name and a wrong password.
@@ -123,7 +127,7 @@ impl Running {
         // [MQTT-2.2.3]: the length in two bytes of seven bits.
         let length = u16::try_from(body.len())?;
         let [low, high] = [length & 0x7f | 0x80, length >> 7].map(|bits| bits.to_le_bytes()[0]);
-        let mut stream = TcpStream::connect(self.mqtt)?;
+        let mut stream = TcpStream::connect(self.address("mqtt")?)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(&[&[0x10, low, high][..], &body].concat())?;
         let mut connack = [0; 4];
@@ -133,7 +137,7 @@ impl Running {
     }
 
     fn ask(&self, path: &str, fields: &str) -> Result<()> {
-        let mut stream = TcpStream::connect(self.http)?;
+        let mut stream = TcpStream::connect(self.address("http")?)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n")?;
         let mut answer = String::new();

@@ -199,6 +199,12 @@ impl Authority {
         self.rules().judge(&Credential::Token { token, now_unix_s })
     }
 
+    /// The user that a well-formed token claims to be of, for a log: nothing of it is verified.
+    #[must_use]
+    pub fn claimed_user(&self, token: &str) -> Option<String> {
+        self.rules().claimed_user(token)
+    }
+
     /// The SCRAM keys of a user. For an unknown user, keys that look alike on the wire, always the same for the same
     /// name, and that no proof matches.
     #[must_use]

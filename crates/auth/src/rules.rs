@@ -199,6 +199,11 @@ impl Rules {
         self.tokens.is_configured()
     }
 
+    /// The user that a token claims to be of.
+    pub(crate) fn claimed_user(&self, token: &str) -> Option<String> {
+        self.tokens.claimed_user(token)
+    }
+
     /// Whether there are pre-shared keys.
     #[must_use]
     pub fn has_psks(&self) -> bool {

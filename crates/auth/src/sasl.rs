@@ -194,6 +194,8 @@ pub struct Exchange {
     authority: Arc<Authority>,
     context: Context,
     user: Option<Box<str>>,
+    /// The user that a token names which was not accepted.
+    claimed: Option<Box<str>>,
     state: State,
 }
 
@@ -222,7 +224,8 @@ impl Exchange {
         initial: Option<&[u8]>,
     ) -> (Self, Step) {
         let chosen = mechanisms(&context).find(|offered| offered.name() == mechanism);
-        let mut exchange = Self { authority: Arc::clone(authority), context, user: None, state: State::Ended };
+        let mut exchange =
+            Self { authority: Arc::clone(authority), context, user: None, claimed: None, state: State::Ended };
         let step = match (chosen, initial) {
             (None, _) => Step::Refused(Refused::Mechanism),
             // The trace information is optional, and clients that have none rarely say so with an empty message (`=`):
@@ -254,6 +257,13 @@ impl Exchange {
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
+    }
+
+    /// The user that the attempt claims, as far as known, for a log: beside [`user`](Self::user) that of a token that
+    /// was not accepted, by whose name nobody must be made to wait.
+    #[must_use]
+    pub fn claimed(&self) -> Option<&str> {
+        self.user.as_deref().or(self.claimed.as_deref())
     }
 
     fn initial(&mut self, mechanism: Mechanism, message: &[u8]) -> Step {
@@ -322,6 +332,7 @@ impl Exchange {
 
     fn bearer(&mut self, message: &[u8]) -> Step {
         let verified = Bearer::parse(message).and_then(|bearer| {
+            self.claimed = self.authority.claimed_user(bearer.token).map(String::into_boxed_str);
             let verified = self.authority.token(bearer.token, self.context.now_unix_s)?;
             let own_identity = self.context.is_self(bearer.authzid.as_deref(), &verified.principal.name);
             if own_identity { Ok(verified) } else { Err(Refused::Identity) }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Alert, Channel};
+use super::{Alert, Channel, Refused};
 
 /// A session of a peer. A new handshake makes a new one, at the same address too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ pub enum End {
 }
 
 /// Something that happened, in its order.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum Event<'a, P> {
     /// A session is there.
     Established {
@@ -89,8 +89,8 @@ pub enum Event<'a, P> {
         peer: P,
         /// The alert that the peer was sent.
         alert: Alert,
-        /// The pre-shared key's identity that it named.
-        identity: Option<&'a [u8]>,
+        /// The credential for which it was refused; `None` if none was judged.
+        refused: Option<&'a Refused>,
     },
 }
 
@@ -100,7 +100,7 @@ enum Kept<P> {
     Data(P, Association, Range<usize>),
     Moved(P, Association, bool),
     Ended(P, Association, End),
-    Failed(P, Alert, Option<Box<[u8]>>),
+    Failed(P, Alert, Option<Box<Refused>>),
 }
 
 /// Events that the application has not looked at yet.
@@ -134,8 +134,8 @@ impl<P: Copy> Inbox<P> {
         self.kept.push(Kept::Ended(peer, association, end));
     }
 
-    pub(super) fn failed(&mut self, peer: P, alert: Alert, identity: Option<Box<[u8]>>) {
-        self.kept.push(Kept::Failed(peer, alert, identity));
+    pub(super) fn failed(&mut self, peer: P, alert: Alert, refused: Option<Refused>) {
+        self.kept.push(Kept::Failed(peer, alert, refused.map(Box::new)));
     }
 
     /// All of it, oldest first.
@@ -152,8 +152,8 @@ impl<P: Copy> Inbox<P> {
                 Event::Moved { peer: *peer, association: *association, validated: *validated }
             }
             Kept::Ended(peer, association, end) => Event::Ended { peer: *peer, association: *association, end: *end },
-            Kept::Failed(peer, alert, identity) => {
-                Event::Failed { peer: *peer, alert: *alert, identity: identity.as_deref() }
+            Kept::Failed(peer, alert, refused) => {
+                Event::Failed { peer: *peer, alert: *alert, refused: refused.as_deref() }
             }
         })
     }

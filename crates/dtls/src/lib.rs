@@ -28,6 +28,7 @@ mod platform;
 mod prf;
 mod protection;
 mod reassembly;
+mod refused;
 mod server;
 mod session;
 mod suite;
@@ -51,6 +52,7 @@ pub use {
     exchange::Group,
     inbox::{Association, End, Event, Inbox},
     platform::Platform,
+    refused::Refused,
     suite::Suite,
     v13::{Suite13, identified},
 };

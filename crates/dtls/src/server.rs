@@ -4,6 +4,7 @@
 //! may have to go out again – goes with it when it is over.
 
 mod answer;
+mod certificate;
 mod doubt;
 mod keys;
 
@@ -12,7 +13,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier};
 
 use super::{
-    Alert, Channel, ChannelSuite, Suite, Watch,
+    Alert, Channel, ChannelSuite, Refused, Suite, Watch,
     exchange::{self, Ephemeral},
     flight::Flight,
     hello::Verified,
@@ -80,6 +81,7 @@ pub(super) struct Handshake {
     /// The limit of the client's, if it has announced one.
     limit: Option<RecordLimit>,
     identity: Option<Box<[u8]>>,
+    refused: Option<Box<Refused>>,
     too_early: bool,
     doubt: Option<Doubt>,
     began: Duration,
@@ -174,6 +176,7 @@ impl Handshake {
             identifiers,
             limit: hello.record_limit,
             identity: None,
+            refused: None,
             too_early: false,
             doubt: None,
             began: now,
@@ -208,11 +211,6 @@ impl Handshake {
     /// Whether a protected record came that did not open.
     pub(super) const fn is_doubted(&self) -> bool {
         self.doubt.is_some()
-    }
-
-    /// The identity that the client has named, right or wrong.
-    pub(super) fn take_identity(&mut self) -> Option<Box<[u8]>> {
-        self.identity.take()
     }
 
     /// Appends the alert with which a handshake fails, in the clear: keys are in use only once it is done.
@@ -332,34 +330,21 @@ impl Handshake {
                 let scheme = reader.u16().ok_or(Alert::DecodeError)?;
                 let signature = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
                 let leaf = chain.first().ok_or(Alert::InternalError)?;
-                exchange::verify(leaf, scheme, &self.transcript, signature)?;
+                let verified = exchange::verify(leaf, scheme, &self.transcript, signature);
+                verified.inspect_err(|_| self.refuse(Refused::Unproven(leaf.clone())))?;
                 message.put(&mut self.transcript);
                 State::Finished { secrets, chain }
             }
             (State::Finished { secrets, chain }, message::FINISHED) => {
                 let watch = host.credentials.watch(&chain);
-                return self.finish(secrets, chain.first(), message).map(|made| Some(Made { watch, ..made }));
+                let made = self.finish(secrets, chain.first(), message);
+                let refused = made.as_ref().err().and_then(|_| chain.first().cloned()).map(Refused::Unproven);
+                refused.into_iter().for_each(|refused| self.refuse(refused));
+                return made.map(|made| Some(Made { watch, ..made }));
             }
             (_, _) => return Err(Alert::UnexpectedMessage),
         };
         Ok(None)
-    }
-
-    /// The client's certificate and its chain when they hold; nothing when it has none and need not.
-    fn verified_chain(&self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
-        let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
-        let chain = exchange::chain(body).ok_or(Alert::DecodeError)?;
-        match chain.split_first() {
-            // RFC 5246 §7.4.6.
-            None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
-                Err(Alert::HandshakeFailure)
-            }
-            None => Ok(chain),
-            Some((leaf, intermediates)) => {
-                let verified = verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?);
-                verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
-            }
-        }
     }
 
     fn finish(

@@ -3,9 +3,10 @@
 //! A line names the peer first. All text that a peer chose is quoted, escaped and cut, so that no peer can write a line
 //! or a field of its own. A line never holds a secret. The rate of lines is bounded by [`fogmux_auth::Refusals`].
 
-use std::net::SocketAddr;
+use std::{borrow::Cow, net::SocketAddr};
 
-use fogmux_auth::{Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause};
+use fogmux_auth::{Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause, looks_like_token};
+use fogmux_net::{ClientCertificate, RefusedCertificate};
 
 use crate::{Peer, Shared, WorkerContext, clients::Arrived};
 
@@ -30,6 +31,12 @@ impl From<Refused> for Denied {
     }
 }
 
+impl From<Wait> for Denied {
+    fn from(wait: Wait) -> Self {
+        Self::TooOften(wait)
+    }
+}
+
 /// A login that was refused.
 #[derive(Clone, Copy)]
 pub(crate) struct RefusedLogin<'a> {
@@ -39,6 +46,8 @@ pub(crate) struct RefusedLogin<'a> {
     pub(crate) by: &'a str,
     /// The name or identity that the peer claimed, or `""`.
     pub(crate) claimed: &'a str,
+    /// The token that was shown, which is never logged: the user that it names is what was claimed.
+    pub(crate) token: Option<&'a str>,
     /// The client identifier, or `""`.
     pub(crate) client: &'a str,
     pub(crate) reason: &'a str,
@@ -47,17 +56,27 @@ pub(crate) struct RefusedLogin<'a> {
 impl<'a> RefusedLogin<'a> {
     /// A refusal of a peer that has claimed no name.
     pub(crate) const fn of(peer: &Peer, door: Door, by: &'a str, reason: &'a str) -> Self {
-        Self { from: peer.address, door, by, claimed: "", client: "", reason }
+        Self { from: peer.address, door, by, claimed: "", token: None, client: "", reason }
+    }
+
+    /// A refusal of a client certificate in a handshake.
+    pub(crate) fn of_certificate(from: SocketAddr, door: Door, refused: &'a RefusedCertificate) -> Self {
+        let RefusedCertificate { claimed, reason } = refused;
+        Self { from, door, by: "certificate", claimed, token: None, client: "", reason }
     }
 
     /// Logs it, unless too many lines were written of late.
     #[cold]
     pub(crate) fn log(self, shared: &Shared) {
-        let Self { from, door, by, claimed, client, reason } = self;
+        let Self { from, door, by, claimed, token, client, reason } = self;
         let Some(suppressed) = shared.refusals.admit_login(from.ip(), shared.clock.now().as_millis()) else { return };
         let Suppressed { same: suppressed, others: suppressed_others } = suppressed;
         let (peer, port, door) = (from.ip().to_canonical(), from.port(), door.name());
-        let (claimed, client) = (cut(claimed), cut(client));
+        // Clients also put tokens where a name belongs.
+        let token = token.or_else(|| looks_like_token(claimed.as_bytes()).then_some(claimed));
+        let of_token = token.map(|token| shared.authority.claimed_user(token).unwrap_or_default());
+        let claimed = cut(of_token.as_deref().unwrap_or(claimed));
+        let client = if looks_like_token(client.as_bytes()) { "" } else { cut(client) };
         tracing::warn!(
             target: TARGET,
             %peer, port, %door, %by, ?claimed, ?client, ?reason, suppressed, suppressed_others,
@@ -76,15 +95,30 @@ pub(crate) fn denied(ctx: &WorkerContext, login: RefusedLogin<'_>, denied: Denie
 /// Logs that the credential of a handshake was proven, but maps to no user.
 #[cold]
 pub(crate) fn nobodys(ctx: &WorkerContext, peer: &Peer, door: Door) {
+    let (by, claimed) = shown_by(peer);
+    let line = RefusedLogin::of(peer, door, by, "proven, but nobody's here");
+    RefusedLogin { claimed: &claimed, ..line }.log(&ctx.shared);
+}
+
+/// The kind of credential that the handshake has shown, and what it claims.
+pub(crate) fn shown_by(peer: &Peer) -> (&'static str, Cow<'_, str>) {
     let channel = peer.channel.as_deref();
     let identity = channel.and_then(|channel| channel.psk_identity.as_deref()).map(String::from_utf8_lossy);
     let certificate = channel.and_then(|channel| channel.certificate.as_deref());
-    let (by, claimed) = match (&identity, certificate) {
-        (_, Some(certificate)) => ("certificate", certificate.common_name.as_deref().unwrap_or_default()),
-        (Some(identity), None) => ("psk", &**identity),
-        (None, None) => ("handshake", ""),
-    };
-    RefusedLogin { claimed, ..RefusedLogin::of(peer, door, by, "proven, but nobody's here") }.log(&ctx.shared);
+    match (identity, certificate) {
+        (_, Some(certificate)) => ("certificate", certificate.claimed().into_string().into()),
+        (Some(identity), None) => ("psk", identity),
+        (None, None) => ("handshake", Cow::default()),
+    }
+}
+
+/// Logs that the certificate of a handshake has expired since.
+#[cold]
+pub(crate) fn expired(ctx: &WorkerContext, peer: &Peer, door: Door) {
+    let certificate = peer.channel.as_deref().and_then(|channel| channel.certificate.as_deref());
+    let claimed = certificate.map(ClientCertificate::claimed).unwrap_or_default();
+    let line = RefusedLogin::of(peer, door, "certificate", "certificate expired");
+    RefusedLogin { claimed: &claimed, ..line }.log(&ctx.shared);
 }
 
 /// The reason in words. The client is told less.

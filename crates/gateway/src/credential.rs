@@ -107,7 +107,8 @@ pub(crate) async fn log_in(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -
     verified.inspect_err(|refused| {
         let Login { door, client, user: claimed, .. } = login;
         let by = if token { "token" } else { "password" };
-        let line = RefusedLogin { from: peer.address, door, by, claimed, client, reason: "" };
+        let token = std::str::from_utf8(login.password).ok().filter(|_| token);
+        let line = RefusedLogin { from: peer.address, door, by, claimed, token, client, reason: "" };
         audit::denied(ctx, line, *refused);
     })
 }
@@ -159,32 +160,31 @@ pub(crate) fn settle<T>(ctx: &WorkerContext, attempt: Attempt<'_>, verified: &Re
     }
 }
 
-/// Whether a login as that user from that address is allowed now; logged if not. `by` is the kind of credential.
-pub(crate) fn may_try(ctx: &WorkerContext, peer: &Peer, door: Door, by: &str, user: &str) -> Result<(), Denied> {
+/// Whether a login as `user` from that address is allowed now; if not, the line about it is logged.
+pub(crate) fn may_try(ctx: &WorkerContext, line: RefusedLogin<'_>, user: &str) -> Result<(), Denied> {
     let prepared = prepared_name(user).unwrap_or_default();
-    let allowed = ctx.shared.logins.may_try(peer.address.ip(), &prepared, ctx.now().as_millis());
+    let allowed = ctx.shared.logins.may_try(line.from.ip(), &prepared, ctx.now().as_millis());
     allowed.map_err(|wait| {
-        RefusedLogin { claimed: user, ..RefusedLogin::of(peer, door, by, audit::too_often(wait)) }.log(&ctx.shared);
+        audit::denied(ctx, line, wait.into());
         Denied::TooOften(wait)
     })
 }
 
-/// Notes the outcome of an attempt, and logs a refusal.
+/// Notes the outcome of an attempt as `user`, and logs the line about a refusal.
 pub(crate) fn noted<T>(
     ctx: &WorkerContext,
-    peer: &Peer,
-    (door, by): (Door, &str),
+    line: RefusedLogin<'_>,
     user: &str,
     verified: Result<T, Refused>,
 ) -> Result<T, Denied> {
+    let from = line.from.ip();
     if let Err(refused) = &verified {
-        let line = RefusedLogin { claimed: user, ..RefusedLogin::of(peer, door, by, "") };
         audit::denied(ctx, line, (*refused).into());
     }
     match &verified {
-        Ok(_) => ctx.shared.logins.succeeded(peer.address.ip(), user, ctx.now().as_millis()),
+        Ok(_) => ctx.shared.logins.succeeded(from, user, ctx.now().as_millis()),
         Err(refused) if refused.is_guess() => {
-            ctx.shared.logins.failed(peer.address.ip(), user, ctx.now().as_millis());
+            ctx.shared.logins.failed(from, user, ctx.now().as_millis());
         }
         Err(_) => {}
     }

@@ -27,8 +27,8 @@ pub(crate) async fn handshake(
     match accepted {
         Ok((stream, channel)) => Some((stream, peer.over(channel))),
         Err(error) => {
-            if let Some(reason) = error.certificate() {
-                RefusedLogin::of(&peer, door, "certificate", reason).log(&ctx.shared);
+            if let Some(refused) = error.certificate() {
+                RefusedLogin::of_certificate(peer.address, door, &refused).log(&ctx.shared);
             }
             count_failed(ctx, door, from, &error);
             tracing::debug!(%error, "no TLS");

@@ -26,7 +26,7 @@ pub(crate) struct Connection {
 impl Connection {
     fn log(&self, identity: &str, reason: &str) {
         let Self { from, door, .. } = *self;
-        let line = RefusedLogin { from, door, by: "psk", claimed: identity, client: "", reason };
+        let line = RefusedLogin { from, door, by: "psk", claimed: identity, token: None, client: "", reason };
         line.log(&self.shared);
     }
 
@@ -92,7 +92,8 @@ impl dtls::Guard for Datagrams {
         if let Err(wait) = may_try {
             let reason = too_often(wait);
             let from = SocketAddr::new(from, 0);
-            let line = RefusedLogin { from, door: Door::Coap, by: "psk", claimed: &claimed, client: "", reason };
+            let claimed = &*claimed;
+            let line = RefusedLogin { from, door: Door::Coap, by: "psk", claimed, token: None, client: "", reason };
             line.log(shared);
             shared.metrics.coap.unauthenticated.increment();
         }

@@ -149,10 +149,10 @@ impl ShareMetrics {
         }
     }
 
-    /// Logs a DTLS session that gave way, a line a second at most. The metrics count them by reason.
-    pub(crate) fn dtls_session_gave_way(&self, peer: SocketAddr, now: Timestamp) {
+    /// Logs a DTLS session that gave way, and whose it was, a line a second at most. The metrics count them by reason.
+    pub(crate) fn dtls_session_gave_way(&self, principal: &str, peer: SocketAddr, now: Timestamp) {
         if let Some(suppressed) = self.log.admit(now) {
-            tracing::warn!(%peer, suppressed, "the table of DTLS sessions is full, and a session gave way to another");
+            tracing::warn!(principal, %peer, suppressed, "the table of DTLS sessions is full, and a session gave way to another");
         }
     }
 

@@ -5,14 +5,14 @@
 
 use std::{fmt, io, net::IpAddr, sync::Arc, time::Duration};
 
-use rustls::{CertificateError, HandshakeKind, ServerConfig, pki_types::CertificateDer, server::Acceptor};
+use rustls::{HandshakeKind, ServerConfig, pki_types::CertificateDer, server::Acceptor};
 use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 
 use crate::{
     certificate::ServerIdentity,
     channel::{Channel, PskGuard},
-    clients::ClientTrust,
+    clients::{ClientTrust, RefusedCertificate, refused::told},
     handshakes::Elsewhere,
     places::{GaveWay, Places},
     stream::{Socket, Stream},
@@ -70,39 +70,11 @@ impl From<io::Error> for HandshakeError {
 }
 
 impl HandshakeError {
-    /// The reason if the client's certificate was refused, or missing where one is required.
+    /// The client's certificate if it was refused, or is missing where one is required.
     #[must_use]
-    pub fn certificate(&self) -> Option<&'static str> {
+    pub fn certificate(&self) -> Option<RefusedCertificate> {
         let Self::Failed(error) = self else { return None };
-        let inner = error.get_ref()?;
-        match inner.downcast_ref::<rustls::Error>() {
-            Some(rustls::Error::InvalidCertificate(why)) => Some(in_words(why)),
-            Some(rustls::Error::NoCertificatesPresented) => Some("no certificate shown"),
-            Some(_) => None,
-            // OpenSSL has only words for it (SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE).
-            None => inner.to_string().contains("did not return a certificate").then_some("no certificate shown"),
-        }
-    }
-}
-
-/// Why a client's certificate is refused, in words that filters of logs can rely on. The same words stand for alerts of
-/// DTLS.
-#[expect(clippy::wildcard_enum_match_arm, reason = "rustls adds reasons, which are all a bad certificate")]
-fn in_words(why: &CertificateError) -> &'static str {
-    match why {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate expired",
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "certificate not yet valid",
-        CertificateError::Revoked => "certificate revoked",
-        CertificateError::UnknownIssuer => "unknown certificate authority",
-        CertificateError::BadSignature => "the certificate's key was not proven",
-        CertificateError::UnknownRevocationStatus => "no revocation list covers the certificate",
-        CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
-            "the revocation list has expired"
-        }
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "no certificate of a client"
-        }
-        _ => "bad certificate",
+        RefusedCertificate::of_error(error)
     }
 }
 
@@ -200,7 +172,7 @@ impl TlsAcceptor {
     async fn rustls(&self, config: &Arc<ServerConfig>, socket: Socket, from: IpAddr) -> io::Result<Finished> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
         let place = self.places.take(from).await;
-        let stream = place.hold(start.into_stream(Arc::clone(config))).await?;
+        let stream = place.hold(told(start.into_stream(Arc::clone(config)))).await?;
         let connection = stream.get_ref().1;
         let chain: Vec<_> =
             connection.peer_certificates().unwrap_or_default().iter().map(|one| one.clone().into_owned()).collect();
@@ -216,7 +188,7 @@ impl TlsAcceptor {
     fn verify_again(&self, chain: &[CertificateDer<'_>]) -> io::Result<()> {
         let Some((leaf, intermediates)) = chain.split_first() else { return Ok(()) };
         let trust = self.trust.as_ref().ok_or_else(|| io::Error::other("nobody asked for a certificate"))?;
-        trust.verify(leaf, intermediates).map_err(io::Error::other)
+        trust.verify(leaf, intermediates).map_err(|error| RefusedCertificate::new(leaf, &error).error(error))
     }
 }
 

@@ -20,6 +20,8 @@ use crate::provider::iana_name;
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 /// id-on-xmppAddr (RFC 6120 §13.7.1.4), 1.3.6.1.5.5.7.8.5 as DER has it.
 const ID_ON_XMPP_ADDR: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x08, 0x05];
+/// Bytes of a fingerprint that tell a certificate from others in a log.
+const FINGERPRINT: usize = 8;
 /// Names taken from one certificate, of each kind. More are left out: who signed it meant few.
 const NAMES_MAX: usize = 32;
 
@@ -149,6 +151,12 @@ impl ClientCertificate {
         Ok(read)
     }
 
+    /// The name that it claims, for a log: its common name, or the beginning of its fingerprint.
+    #[must_use]
+    pub fn claimed(&self) -> Box<str> {
+        self.common_name.clone().unwrap_or_else(|| fingerprint(&self.sha256))
+    }
+
     fn add(&mut self, name: &GeneralName<'_>) {
         let xmpp_address;
         let (names, name) = if let GeneralName::DNSName(name) = name {
@@ -204,6 +212,19 @@ pub trait PskGuard: Send + Sync {
 pub trait PskAttempt: Send + Sync {
     /// The peer has proven that it knows the key.
     fn proven(&self);
+}
+
+/// The name that a certificate claims, for a log: its common name, or the beginning of its fingerprint. It need not be
+/// verified.
+#[must_use]
+pub(crate) fn claimed_by(der: &[u8]) -> Box<str> {
+    let read = X509Certificate::from_der(der).ok().and_then(|(_, certificate)| common_name(&certificate));
+    read.unwrap_or_else(|| fingerprint(digest(&SHA256, der).as_ref()))
+}
+
+fn fingerprint(sha256: &[u8]) -> Box<str> {
+    let beginning = sha256.get(..FINGERPRINT).unwrap_or(sha256);
+    format!("sha256:{}", hex(beginning)).into()
 }
 
 /// Bytes as hexadecimal digits.

@@ -8,6 +8,7 @@
 
 mod cut;
 mod lists;
+pub(crate) mod refused;
 mod verifier;
 
 use std::{
@@ -25,6 +26,7 @@ use rustls::{
 
 pub use self::cut::Cut;
 use self::cut::CutState;
+pub use self::refused::RefusedCertificate;
 use self::verifier::Verifier;
 use crate::{dates::Dates, error::TlsError, pem, profile::KeyKind, provider::provider};
 

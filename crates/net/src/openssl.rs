@@ -5,6 +5,7 @@
 //! renegotiation: every handshake proves anew who is there.
 
 mod keys;
+mod refused;
 
 use std::{
     io,
@@ -84,7 +85,7 @@ impl Server {
         ssl.set_ex_data(shown_index()?, Shown { guard, key: None });
         let mut stream = SslStream::new(ssl, socket)?;
         let handshake = Pin::new(&mut stream).accept().await;
-        handshake.map_err(|error| error.into_io_error().unwrap_or_else(io::Error::other))?;
+        handshake.map_err(|error| refused::error(stream.ssl(), error))?;
         let chain = chain(stream.ssl())?;
         let channel = channel(stream.ssl(), &chain)?;
         Ok((stream, channel, chain))

@@ -1,20 +1,26 @@
 //! QUIC endpoints for HTTP/3 (RFC 9000, RFC 9001): limits, no 0-RTT, and address validation when it gets busy.
 
+mod watched;
+
 use std::{borrow::Cow, io, net::UdpSocket, sync::Arc, time::Duration};
 
 use quinn::{
-    Connecting, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt,
-    crypto::rustls::QuicServerConfig,
+    Connecting, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TransportConfig,
+    VarInt, crypto::rustls::QuicServerConfig,
 };
 use rustls::{Tls13CipherSuite, pki_types::CertificateDer};
 
+use self::watched::{Refused, Watched};
 use crate::{
     admission::{Admission, Admitted},
     channel::{Channel, ClientCertificate, EXPORTER_LABEL},
-    clients::Cut,
+    clients::{Cut, RefusedCertificate},
     profile::Security,
     tls::TlsConfig,
 };
+
+/// RFC 8446 §6.2.
+const CERTIFICATE_REQUIRED: u64 = 116;
 
 /// The limits of one QUIC connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +71,7 @@ pub fn server(
     let initial = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
     let initial = initial.and_then(Tls13CipherSuite::quic_suite).ok_or_else(|| io::Error::other("no AES-128"))?;
     let crypto = QuicServerConfig::with_initial(Arc::new(crypto), initial).map_err(io::Error::other)?;
-    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    let mut config = ServerConfig::with_crypto(Arc::new(Watched(Arc::new(crypto))));
     config.transport_config(Arc::new(transport(limits)));
     // Handshakes nobody has looked at yet: bounded by what one worker clears in a moment.
     config.max_incoming(1024).incoming_buffer_size(16 << 10).incoming_buffer_size_total(4 << 20);
@@ -108,6 +114,35 @@ pub fn admit(incoming: Incoming, admission: &Admission, limits: &QuicLimits) -> 
     incoming.accept().ok().map(|connecting| (connecting, admitted))
 }
 
+/// A handshake that has failed.
+#[derive(Debug)]
+pub struct HandshakeFailed {
+    /// The reason.
+    pub error: ConnectionError,
+    /// The client's certificate, if it was refused or is missing where one is required.
+    pub certificate: Option<RefusedCertificate>,
+}
+
+/// Makes the handshake of a connection.
+///
+/// # Errors
+/// [`HandshakeFailed`]; the connection is closed then.
+pub async fn shake_hands(incoming: Incoming) -> Result<quinn::Connection, HandshakeFailed> {
+    let failed = |error| HandshakeFailed { certificate: refused_by(&error, None), error };
+    let mut connecting = incoming.accept().map_err(failed)?;
+    let refused = connecting.handshake_data().await.map_err(failed)?.downcast::<Refused>().ok();
+    connecting.await.map_err(|error| HandshakeFailed { certificate: refused_by(&error, refused.as_deref()), error })
+}
+
+/// The certificate for which a handshake has failed, by the alert of TLS (RFC 9001 §4.8).
+fn refused_by(error: &ConnectionError, refused: Option<&Refused>) -> Option<RefusedCertificate> {
+    let ConnectionError::TransportError(error) = error else { return None };
+    match u64::from(error.code).checked_sub(0x100)? {
+        CERTIFICATE_REQUIRED => Some(RefusedCertificate::missing()),
+        _ => refused.and_then(Refused::take),
+    }
+}
+
 /// Returns the properties of a connection after its handshake, and the handle that closes it when its certificate is
 /// revoked, if the listener checks revocation.
 ///
@@ -120,7 +155,8 @@ pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(C
     let mut cut = None;
     if let Some((leaf, intermediates)) = chain.as_deref().and_then(|chain| chain.split_first()) {
         let trust = tls.clients().ok_or_else(|| io::Error::other("nobody asked for a certificate"))?;
-        trust.verify(leaf, intermediates).map_err(io::Error::other)?;
+        let verified = trust.verify(leaf, intermediates);
+        verified.map_err(|error| RefusedCertificate::new(leaf, &error).error(error))?;
         certificate = Some(Arc::new(ClientCertificate::parse(leaf).map_err(io::Error::other)?));
         cut = chain.as_deref().filter(|_| tls.cuts_revoked()).map(|chain| trust.watch(chain));
     }

@@ -11,11 +11,12 @@ use std::{
 };
 
 use fogmux_net::{
-    Channel, ClientCertificates, ClientTrust, KeyKind, Security, Stream, TlsAcceptor, TlsConfig,
+    Channel, ClientCertificates, ClientTrust, KeyKind, RefusedCertificate, Security, Stream, TlsAcceptor, TlsConfig,
     channel::EXPORTER_LABEL,
     listener::{self, PortSharing},
     pki::{self, Authority, Purpose, Wanted},
     profile::{self, Profile},
+    quic,
 };
 use rustls::{
     ClientConfig, HandshakeKind, RootCertStore,
@@ -344,4 +345,33 @@ mod openssl {
         assert!(matches!(silent.accept(stream, from.ip()).await, Err(HandshakeError::TooSlow)));
         assert!(client.read_u8().await.is_err(), "and it is closed");
     }
+}
+
+/// The certificate that a handshake over QUIC refuses, as far as it tells.
+async fn refused_by_quic(house: &House, own: Option<&(PathBuf, PathBuf)>) -> Option<RefusedCertificate> {
+    let security = Security { client_certificates: ClientCertificates::Required, ..Security::default() };
+    let socket = listener::udp(ANY_PORT, PortSharing::Exclusive).unwrap();
+    let limits = quic::QuicLimits::default();
+    let endpoint = quic::server(socket, &house.tls, &security, &[b"h3"], &limits).unwrap();
+    let address = endpoint.local_addr().unwrap();
+    let mut config = ClientConfig::clone(&house.client(own));
+    config.alpn_protocols = vec![b"h3".to_vec()];
+    let config = quinn::crypto::rustls::QuicClientConfig::try_from(config).unwrap();
+    let mut client = quinn::Endpoint::client(ANY_PORT).unwrap();
+    client.set_default_client_config(quinn::ClientConfig::new(Arc::new(config)));
+    let connecting = client.connect(address, "localhost").unwrap();
+    let (made, _) = tokio::join!(quic::shake_hands(endpoint.accept().await.unwrap()), connecting);
+    made.unwrap_err().certificate
+}
+
+#[tokio::test]
+async fn quic_tells_which_certificate_was_refused_and_why() {
+    let (house, other) = (House::new(), House::new());
+    let refused = |claimed: &str, reason| Some(RefusedCertificate { claimed: claimed.into(), reason });
+    let foreign = other.issue("pump", KeyKind::EcdsaP256);
+    assert_eq!(refused_by_quic(&house, Some(&foreign)).await, refused("pump", "unknown certificate authority"));
+    let revoked = house.issue("meter", KeyKind::EcdsaP256);
+    house.revoke(&revoked.0);
+    assert_eq!(refused_by_quic(&house, Some(&revoked)).await, refused("meter", "certificate revoked"));
+    assert_eq!(refused_by_quic(&house, None).await, refused("", "no certificate shown"));
 }

@@ -56,7 +56,7 @@ pub(super) fn logins() -> Result<String> {
     let token = format!("Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.{WRONG:A<43}\r\n");
     let bearer = status(http, "/topics/a", &token)?;
     ensure!(bearer.contains("401"), "Bearer: {bearer}");
-    wait_line(&gateway, &["door=http", "by=token", "wrong name or secret"])?;
+    wait_line(&gateway, &["door=http", "by=token", "claimed=\"alice\"", "wrong name or secret"])?;
     // XMPP by PLAIN: \0alice\0Wr0ngSecret
     let config = tls::config(gateway.ca())?;
     let stream = tcp::connect(gateway.address("xmpps")?)?;

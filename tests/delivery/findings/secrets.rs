@@ -151,9 +151,13 @@ fn token(id: &str, key: &[u8]) -> Result<String> {
 /// The same with further claims, each behind a comma.
 pub(super) fn token_with(id: &str, key: &[u8], more: &str) -> Result<String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
-    let header = base64url(format!(r#"{{"alg":"HS256","kid":"{id}"}}"#).as_bytes());
-    let claims = base64url(format!(r#"{{"sub":"device","exp":{}{more}}}"#, now + 3600).as_bytes());
-    let signed = format!("{header}.{claims}");
+    let claims = format!(r#"{{"sub":"device","exp":{}{more}}}"#, now + 3600);
+    signed(&format!(r#"{{"alg":"HS256","kid":"{id}"}}"#), &claims, key)
+}
+
+/// A token of this header and these claims, signed by HS256.
+pub(super) fn signed(header: &str, claims: &str, key: &[u8]) -> Result<String> {
+    let signed = format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()));
     let key = PKey::hmac(key)?;
     let signature = Signer::new(MessageDigest::sha256(), &key)?.sign_oneshot_to_vec(signed.as_bytes())?;
     Ok(format!("{signed}.{}", base64url(&signature)))

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::mqtt::{self, Connection, V5};
 use fogmux_tests::users::{self, Login};
-use fogmux_tests::{coap, tcp, tls, xmpp};
+use fogmux_tests::{coap, dtls, tcp, tls, xmpp};
 
-use super::PATIENCE;
+use super::{KEY, PATIENCE};
 
 /// Eve may do nothing but what would harm nobody.
 const RULES: &str = "[[allow]]\nuser = \"ada\"\nboth = [\"plant/#\"]\n\n[[allow]]\nuser = \"eve\"\nwrite = [\"eve\"]\n";
@@ -261,6 +261,26 @@ pub(super) fn keys() -> Result<String> {
     }
     gave_way(&gateway, "idempotency_keys")?;
     drop((pump, eve));
+    gateway.settle()?;
+    Ok(String::new())
+}
+
+/// The log names the user whose session gives way, and not only an address.
+pub(super) fn evicted() -> Result<String> {
+    let settings = ["workers.count=1", "coap.dtls.sessions_max=2"];
+    let keys = users::key_file("sensor", KEY) + "user = \"plant\"\n" + &users::key_file("other", KEY);
+    let mut gateway = Gateway::start_furnished(&settings, &[("psk.toml", &keys)])?;
+    let coaps = gateway.address("coaps")?;
+    let open = |identity: &'static str, number: u32| -> Result<dtls::Session> {
+        dtls::Session::open(&dtls::psk(identity, KEY)?, dtls::endpoint(coaps, number)?)
+    };
+    // The first of a principal with two gives way to that of another.
+    let [_evicted, second, other] = [open("sensor", 0)?, open("sensor", 200)?, open("other", 400)?];
+    gateway.wait_log("the table of DTLS sessions is full", PATIENCE)?;
+    let log = gateway.whole_log();
+    let line = log.lines().find(|line| line.contains("the table of DTLS sessions is full")).context("no line")?;
+    ensure!(line.contains(" principal=\"plant\"") && line.contains(" peer=127."), "not the principal: {line}");
+    [second, other].into_iter().try_for_each(dtls::Session::close)?;
     gateway.settle()?;
     Ok(String::new())
 }

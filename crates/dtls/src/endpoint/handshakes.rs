@@ -8,7 +8,7 @@ use super::{
     link::{Link, Shake},
 };
 use crate::{
-    Alert, Channel, End, Inbox, Watch,
+    Alert, Channel, End, Inbox, Refused, Watch,
     hello::{self, Verdict, Verified},
     platform::Host,
     server::Handshake,
@@ -73,7 +73,8 @@ impl<P: Peer> Endpoint<P> {
         let mut handshake = match self.answer(now, address, verified) {
             Ok((handshake, refused)) => {
                 // Each was a guess, though another key of the client holds.
-                refused.into_iter().for_each(|identity| inbox.failed(peer, Alert::DecryptError, Some(identity)));
+                let refused = refused.into_iter().map(Refused::Identity);
+                refused.for_each(|refused| inbox.failed(peer, Alert::DecryptError, Some(refused)));
                 handshake
             }
             Err(refusal) => {
@@ -82,7 +83,8 @@ impl<P: Peer> Endpoint<P> {
                     if refused.is_empty() {
                         inbox.failed(peer, alert, None);
                     }
-                    refused.into_iter().for_each(|identity| inbox.failed(peer, alert, Some(identity)));
+                    let refused = refused.into_iter().map(Refused::Identity);
+                    refused.for_each(|refused| inbox.failed(peer, alert, Some(refused)));
                     self.scratch.clear();
                     hello::refuse(&mut self.scratch, verified.record_sequence, alert);
                     send(peer, &self.scratch);
@@ -197,7 +199,7 @@ impl<P: Peer> Endpoint<P> {
         if let Some(begun) = &mut entry.handshake {
             self.scratch.clear();
             begun.handshake.put_alert(alert, &mut self.scratch);
-            inbox.failed(peer, alert, begun.handshake.take_identity());
+            inbox.failed(peer, alert, begun.handshake.take_refused());
             send(peer, &self.scratch);
         }
         self.counters.failed += 1;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Alert,
+    Alert, Refused,
     hello::Verified,
     server, session,
     suite::Wear,
@@ -126,11 +126,11 @@ impl Shake {
         }
     }
 
-    /// The identity of a pre-shared key that did not hold. In DTLS 1.3 whoever has got here has proved its own.
-    pub(super) fn take_identity(&mut self) -> Option<Box<[u8]>> {
+    /// The credential that did not hold.
+    pub(super) fn take_refused(&mut self) -> Option<Refused> {
         match self {
-            Self::V12(handshake) => handshake.take_identity(),
-            Self::V13(_) => None,
+            Self::V12(handshake) => handshake.take_refused(),
+            Self::V13(handshake) => handshake.take_refused(),
         }
     }
 

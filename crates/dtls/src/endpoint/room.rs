@@ -224,7 +224,7 @@ impl<P: Peer> Endpoint<P> {
             && let Some(begun) = entry.handshake.as_mut().filter(|begun| begun.handshake.is_doubted())
         {
             self.counters.failed += 1;
-            inbox.failed(entry.peer, Alert::DecryptError, begun.handshake.take_identity());
+            inbox.failed(entry.peer, Alert::DecryptError, begun.handshake.take_refused());
         }
         self.drop_handshake(slot);
     }

@@ -1,15 +1,30 @@
 //! Handshakes that end with a refusal, and what each end hears of it.
 
+use rustls::CertificateError;
+
 use super::*;
 
 #[test]
 fn a_client_of_another_authority_is_refused_and_told_why() {
     let (authority, other) = (Authority::new("ours"), Authority::new("theirs"));
-    let config = ClientConfig { certified_key: Some(other.certified("dev1")), ..authority.client() };
+    let own = other.certified("dev1");
+    let config = ClientConfig { certified_key: Some(Arc::clone(&own)), ..authority.client() };
     let mut net = Net::new(endpoint(authority.server(), EndpointConfig::default()), config);
     assert!(!net.shake());
     assert_eq!(net.events, [ClientEvent::Ended(Alert::UnknownCa)]);
+    let leaf = own.cert.first().cloned().unwrap();
+    let unknown = CertificateError::UnknownIssuer.into();
+    assert_eq!(refused(&net), [(Alert::UnknownCa, Some(Refused::Certificate(leaf, unknown)))]);
     assert_eq!((net.server.handshakes(), net.server.sessions()), (0, 0));
+}
+
+/// The handshakes that the server has refused, and their credentials.
+fn refused(net: &Net) -> Vec<(Alert, Option<Refused>)> {
+    let of = |event| match event {
+        Event::Failed { alert, refused, .. } => Some((alert, refused.cloned())),
+        Event::Established { .. } | Event::Data { .. } | Event::Moved { .. } | Event::Ended { .. } => None,
+    };
+    net.inbox.events().filter_map(of).collect()
 }
 
 #[test]
@@ -27,7 +42,8 @@ fn a_wrong_key_and_an_unknown_identity_look_the_same() {
         assert!(!net.shake());
         assert_eq!(net.events, [ClientEvent::Ended(Alert::DecryptError)]);
         let events: Vec<_> = net.inbox.events().collect();
-        let failed = Event::Failed { peer: address(5000), alert: Alert::DecryptError, identity: Some(identity) };
+        let refused = Refused::Identity(identity.into());
+        let failed = Event::Failed { peer: address(5000), alert: Alert::DecryptError, refused: Some(&refused) };
         assert_eq!(events, [failed]);
         assert_eq!((net.server.handshakes(), net.server.sessions()), (0, 0));
     }
@@ -56,6 +72,7 @@ fn s7_4_8_a_client_must_have_the_key_of_its_certificate() {
     let mut net = Net::new(endpoint(authority.server(), EndpointConfig::default()), config);
     assert!(!net.shake());
     assert_eq!(net.events, [ClientEvent::Ended(Alert::DecryptError)]);
+    assert!(matches!(&*refused(&net), [(Alert::DecryptError, Some(Refused::Unproven(_)))]));
     assert_eq!((net.server.handshakes(), net.server.sessions()), (0, 0));
 }
 
@@ -76,6 +93,7 @@ fn a_certificate_that_is_required_must_come() {
     let mut net = Net::new(endpoint(authority.strict_server(), EndpointConfig::default()), authority.client());
     assert!(!net.shake());
     assert_eq!(net.events, [ClientEvent::Ended(Alert::HandshakeFailure)]);
+    assert_eq!(refused(&net), [(Alert::HandshakeFailure, Some(Refused::NoCertificate))]);
     assert_eq!((net.server.handshakes(), net.server.sessions()), (0, 0));
     let config = ClientConfig { certified_key: Some(authority.certified("dev1")), ..authority.client() };
     net.reboot(config);
@@ -88,5 +106,6 @@ fn nothing_in_common_is_said_without_keeping_anything() {
     let mut net = Net::new(endpoint(psk_keys(), EndpointConfig::default()), authority.client());
     assert!(!net.shake());
     assert_eq!(net.events, [ClientEvent::Ended(Alert::HandshakeFailure)]);
+    assert_eq!(refused(&net), [(Alert::HandshakeFailure, None)], "no credential was judged");
     assert!(net.server.peers() == 0);
 }

@@ -19,7 +19,7 @@ use super::{
     session::{EPOCH_DATA, Session, Terms},
 };
 use crate::{
-    Alert, Channel, ChannelSuite, Watch, exchange,
+    Alert, Channel, ChannelSuite, Refused, Watch, exchange,
     hello::Verified,
     limit::RecordLimit,
     platform::Host,
@@ -82,6 +82,7 @@ pub(crate) struct Handshake {
     received: Vec<Number>,
     ack_at: Option<Duration>,
     identity: Option<Box<[u8]>>,
+    refused: Option<Box<Refused>>,
     began: Duration,
 }
 
@@ -148,6 +149,7 @@ impl Handshake {
             received: Vec::new(),
             ack_at: None,
             identity,
+            refused: None,
             began: now,
         };
         Ok((handshake, refused))
@@ -263,12 +265,14 @@ impl Handshake {
                 let scheme = reader.u16().ok_or(Alert::DecodeError)?;
                 let signature = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
                 let leaf = chain.first().ok_or(Alert::InternalError)?;
-                verify(leaf, scheme, &signed(Side::Client, &self.transcript.hash()), signature)?;
+                let verified = verify(leaf, scheme, &signed(Side::Client, &self.transcript.hash()), signature);
+                verified.inspect_err(|_| self.refuse(Refused::Unproven(leaf.clone())))?;
                 State::Finished(chain)
             }
             (State::Finished(chain), message::FINISHED) => {
                 let expected = schedule::finished(self.read.secret(), &self.transcript.hash());
                 if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], &message.body)) {
+                    chain.first().into_iter().for_each(|leaf| self.refuse(Refused::Unproven(leaf.clone())));
                     return Err(Alert::DecryptError);
                 }
                 return self.finish(host, &chain, out).map(Some);
@@ -280,19 +284,36 @@ impl Handshake {
     }
 
     /// The client's certificate and its chain when they hold; nothing when it has none and need not.
-    fn verified_chain(&self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
-        let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
+    fn verified_chain(&mut self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
+        let verifier = self.verifier.clone().ok_or(Alert::UnexpectedMessage)?;
         let chain = chain(body)?;
         match chain.split_first() {
             None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
+                self.refuse(Refused::NoCertificate);
                 Err(Alert::CertificateRequired)
             }
             None => Ok(chain),
             Some((leaf, intermediates)) => {
-                let verified = verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?);
-                verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
+                match verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?) {
+                    Ok(_) => Ok(chain),
+                    Err(error) => {
+                        let alert = exchange::alert_of(&error);
+                        self.refuse(Refused::Certificate(leaf.clone(), error));
+                        Err(alert)
+                    }
+                }
             }
         }
+    }
+
+    fn refuse(&mut self, refused: Refused) {
+        self.refused = Some(Box::new(refused));
+    }
+
+    /// The certificate for which a handshake has failed. A client that has got here by a pre-shared key has proved its
+    /// own.
+    pub(crate) fn take_refused(&mut self) -> Option<Refused> {
+        self.refused.take().map(|refused| *refused)
     }
 
     fn finish(&mut self, host: Host<'_>, chain: &Chain, out: &mut Vec<u8>) -> Result<Step, Alert> {

@@ -15,6 +15,7 @@ use std::{
 };
 
 use proptest::prelude::*;
+use rustls::CertificateError;
 
 use self::{
     net::{Net, WORKER, endpoint},
@@ -22,7 +23,7 @@ use self::{
 };
 use super::{Content, Suite13, identified};
 use crate::{
-    Alert, ChannelSuite, Credentials, End, EndpointConfig, Event, Inbox, Sent, Suite,
+    Alert, ChannelSuite, Credentials, End, EndpointConfig, Event, Inbox, Refused, Sent, Suite,
     client::{Client, ClientConfig, ClientEvent},
     exchange::Group,
     tests::{Authority, Dice, MS, address, older, platform, psk_keys},
@@ -71,8 +72,16 @@ fn certificates_are_verified_as_everywhere() {
         (authority.server(), Some(other.certified("dev1")), Alert::UnknownCa),
         (authority.server(), Some(authority.stolen("dev1")), Alert::DecryptError),
     ] {
+        let shown = certified.as_ref().and_then(|certified| certified.cert.first().cloned());
         let net = connect(keys, certified);
         assert_eq!(net.client.heard, [Heard::Alert(alert)]);
+        let refused = match shown {
+            None => Refused::NoCertificate,
+            Some(leaf) if alert == Alert::DecryptError => Refused::Unproven(leaf),
+            Some(leaf) => Refused::Certificate(leaf, CertificateError::UnknownIssuer.into()),
+        };
+        let failed = Event::Failed { peer: address(5000), alert, refused: Some(&refused) };
+        assert_eq!(net.inbox.events().collect::<Vec<_>>(), [failed]);
         assert_eq!((net.server.handshakes(), net.server.sessions(), net.server.peers()), (0, 0, 0));
     }
 }
@@ -84,7 +93,8 @@ fn a_wrong_key_and_an_unknown_identity_look_the_same() {
         assert!(!net.shake());
         assert_eq!(net.client.heard, [Heard::Alert(Alert::DecryptError)]);
         let events: Vec<_> = net.inbox.events().collect();
-        let failed = Event::Failed { peer: address(5000), alert: Alert::DecryptError, identity: Some(identity) };
+        let refused = Refused::Identity(identity.into());
+        let failed = Event::Failed { peer: address(5000), alert: Alert::DecryptError, refused: Some(&refused) };
         assert_eq!(events, [failed]);
         assert_eq!((net.server.handshakes(), net.server.peers()), (0, 0));
     }

@@ -8,6 +8,7 @@ use fogmux_coap::{
     Code, Incoming, ObserveWish, Outbox, Request, Response, Server, ServerConfig, Ticket,
     server::{Counters, Room},
 };
+use fogmux_dtls::End;
 
 use super::{
     backlog::Waiting,
@@ -129,7 +130,12 @@ impl Core {
                 self.server.moved(self.machine_now(), &path, validated, &mut self.out);
             }
             Change::Withheld(path) => self.server.withheld(self.machine_now(), &path, &mut self.out),
-            Change::Closed(path) => {
+            Change::Closed(path, end) => {
+                if end == End::Evicted {
+                    let principal = self.admission.principal_of(&self.ctx, path.association);
+                    let shares = &self.ctx.shared.metrics.shares;
+                    shares.dtls_session_gave_way(&principal, path.remote, self.ctx.now());
+                }
                 self.admission.close(path.association);
                 self.server.forget(&path);
                 self.note_events();

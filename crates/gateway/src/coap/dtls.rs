@@ -73,7 +73,7 @@ pub(super) struct Dtls {
     sealed: Outbox<Path>,
     changes: VecDeque<Change>,
     /// Sessions that ended with the last datagrams. The CoAP machine is told after it has handled those.
-    ended: Vec<Path>,
+    ended: Vec<(Path, End)>,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Duration>,
     rules: watch::Receiver<()>,
@@ -268,14 +268,15 @@ impl Dtls {
                     tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
                     if end == End::Evicted {
                         shared.metrics.coap.rejected.increment();
-                        shared.metrics.shares.dtls_session_gave_way(peer.remote, self.ctx.now());
                     }
-                    self.ended.push(within(peer, association));
+                    self.ended.push((within(peer, association), end));
                 }
-                Event::Failed { peer, alert, identity } => {
+                Event::Failed { peer, alert, refused } => {
                     tracing::debug!(peer = %peer.remote, %alert, "DTLS handshake failed");
                     shared.metrics.coap.unauthenticated.increment();
-                    log_refused(shared, peer.remote, alert, identity);
+                    if let Some(refused) = refused {
+                        log_refused(shared, peer.remote, alert, refused);
+                    }
                 }
                 Event::Data { .. } => {}
             }
@@ -304,7 +305,7 @@ impl Transport for Dtls {
             return Poll::Pending;
         }
         let mut worked = !self.ended.is_empty() || !self.changes.is_empty();
-        self.changes.extend(self.ended.drain(..).map(Change::Closed));
+        self.changes.extend(self.ended.drain(..).map(|(path, end)| Change::Closed(path, end)));
         worked |= self.poll_due(cx);
         worked |= self.poll_rules(cx);
         let read = self.socket.poll_receive(cx)?.is_ready();

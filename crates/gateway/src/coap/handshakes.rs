@@ -1,10 +1,11 @@
 //! The queue of DTLS handshakes: records of sessions are handled first, and handshakes share the remaining time. And
 //! the log of those that are refused.
 
-use std::{borrow::Cow, collections::VecDeque, net::SocketAddr};
+use std::{collections::VecDeque, net::SocketAddr};
 
 use fogmux_auth::Door;
-use fogmux_dtls::Alert;
+use fogmux_dtls::{Alert, Refused};
+use fogmux_net::RefusedCertificate;
 
 use super::transport::Path;
 use crate::{Shared, audit::RefusedLogin, psk_guard::WRONG_KEY};
@@ -51,33 +52,14 @@ impl Handshakes {
 }
 
 /// Logs a handshake that was refused for its credential.
-pub(super) fn log_refused(shared: &Shared, from: SocketAddr, alert: Alert, identity: Option<&[u8]>) {
-    let (by, claimed) = match identity {
-        Some(identity) => ("psk", String::from_utf8_lossy(identity)),
-        None => ("certificate", Cow::default()),
-    };
-    let reason = match alert {
-        Alert::DecryptError if identity.is_some() => WRONG_KEY,
-        Alert::DecryptError => "the certificate's key was not proven",
-        Alert::BadCertificate => "bad certificate",
-        Alert::CertificateRevoked => "certificate revoked",
-        Alert::CertificateExpired => "certificate expired",
-        Alert::UnknownCa => "unknown certificate authority",
-        Alert::CertificateRequired => "no certificate shown",
-        // Nothing was claimed, or not yet judged.
-        Alert::CloseNotify
-        | Alert::UnexpectedMessage
-        | Alert::HandshakeFailure
-        | Alert::IllegalParameter
-        | Alert::DecodeError
-        | Alert::ProtocolVersion
-        | Alert::InternalError
-        | Alert::NoRenegotiation
-        | Alert::MissingExtension
-        | Alert::UnsupportedExtension
-        | Alert::Other(_) => return,
-    };
-    RefusedLogin { from, door: Door::Coap, by, claimed: &claimed, client: "", reason }.log(shared);
+pub(super) fn log_refused(shared: &Shared, from: SocketAddr, alert: Alert, refused: &Refused) {
+    if let Some(certificate) = RefusedCertificate::of_dtls(alert, refused) {
+        RefusedLogin::of_certificate(from, Door::Coap, &certificate).log(shared);
+    } else if let (Refused::Identity(identity), Alert::DecryptError) = (refused, alert) {
+        let claimed = &*String::from_utf8_lossy(identity);
+        let reason = WRONG_KEY;
+        RefusedLogin { from, door: Door::Coap, by: "psk", claimed, token: None, client: "", reason }.log(shared);
+    }
 }
 
 #[cfg(test)]

@@ -12,11 +12,7 @@ use super::{
     context::CoapContext,
     transport::{Listener, Path},
 };
-use crate::{
-    Peer,
-    audit::{self, RefusedLogin},
-    credential,
-};
+use crate::{Peer, audit, credential};
 
 /// Security contexts whose owners are remembered.
 const CONTEXTS_MAX: usize = 65_536;
@@ -137,6 +133,16 @@ impl Admission {
         }
     }
 
+    /// The name of the principal of an association, for a log: of one that is nobody's, what its peer has claimed.
+    pub(super) fn principal_of(&self, ctx: &CoapContext, association: u64) -> Arc<str> {
+        let Some((peer, ..)) = self.associations.get(&association) else { return Arc::default() };
+        match credential::of_channel(ctx, peer) {
+            Ok(Some(principal)) => principal.name,
+            Ok(None) => Principal::anonymous().name,
+            Err(_) => audit::shown_by(peer).1.into(),
+        }
+    }
+
     /// Removes it.
     pub(super) fn close(&mut self, association: u64) {
         self.associations.remove(&association);
@@ -182,7 +188,7 @@ impl Admission {
                     let who = credential::bounded(peer, principal.into());
                     if who.expires_unix_s.is_some_and(|end| end <= credential::unix_s()) {
                         tracing::debug!("the certificate of a CoAP association has ended");
-                        RefusedLogin::of(peer, Door::Coap, "certificate", "expired").log(&ctx.shared);
+                        audit::expired(ctx, peer, Door::Coap);
                         return None;
                     }
                     Some(identity(ctx, slot, &who))

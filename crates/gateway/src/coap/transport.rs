@@ -10,6 +10,7 @@ use std::{
 
 use fogmux_auth::{SourceKind, SourceSet};
 use fogmux_coap::{Outbox, Peer};
+use fogmux_dtls::End;
 use fogmux_net::channel::Channel;
 
 use super::CoapDoor;
@@ -76,7 +77,7 @@ pub(crate) enum Change {
     /// A message was not sent, because too little has come from its new address.
     Withheld(Path),
     /// It has ended, with all its state.
-    Closed(Path),
+    Closed(Path, End),
 }
 
 /// The policy of a listener.

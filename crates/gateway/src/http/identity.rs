@@ -180,8 +180,8 @@ impl Identities {
     /// The result if it is known without waiting.
     fn by_password(&self, pending: Pending) -> Result<Identified, Problem<'static>> {
         let Credentials { user, password } = &pending.credentials;
-        credential::may_try(&self.ctx, &self.peer, Door::Http, "password", user)
-            .map_err(|denied| self.problem(denied))?;
+        let line = RefusedLogin { claimed: user, ..RefusedLogin::of(&self.peer, Door::Http, "password", "") };
+        credential::may_try(&self.ctx, line, user).map_err(|denied| self.problem(denied))?;
         let unix_s = credential::unix_s();
         match self.ctx.authority().log_in(self.peer.sources, user, password.as_bytes(), unix_s) {
             LogIn::Known(Ok(who)) => self.believe(who, pending.shown).map(Identified::Now),
@@ -209,9 +209,10 @@ impl Identities {
             self.ctx.shared.metrics.http.unauthenticated.increment();
             return Err(self.needed().detail("tokens are not taken here"));
         }
-        credential::may_try(&self.ctx, &self.peer, Door::Http, "token", "").map_err(|denied| self.problem(denied))?;
+        let line = RefusedLogin { token: Some(token), ..RefusedLogin::of(&self.peer, Door::Http, "token", "") };
+        credential::may_try(&self.ctx, line, "").map_err(|denied| self.problem(denied))?;
         let verified = self.ctx.authority().token(token, credential::unix_s());
-        let verified = credential::noted(&self.ctx, &self.peer, (Door::Http, "token"), "", verified).map_err(|_| {
+        let verified = credential::noted(&self.ctx, line, "", verified).map_err(|_| {
             self.ctx.shared.metrics.http.unauthenticated.increment();
             Problem::new(Kind::InvalidToken)
         })?;
@@ -253,7 +254,7 @@ impl Identities {
         let principal = self.of_channel()?.or_else(anonymous).ok_or_else(|| self.needed())?;
         let channel = self.peer.channel.as_ref().filter(|_| principal.source == SourceKind::Certificate);
         if channel.is_some_and(|channel| is_over(channel)) {
-            RefusedLogin::of(&self.peer, Door::Http, "certificate", "expired").log(&self.ctx.shared);
+            audit::expired(&self.ctx, &self.peer, Door::Http);
             return Err(Problem::new(Kind::Forbidden).detail("the certificate has ended"));
         }
         let identity = Identity::new(&self.ctx, &self.peer, &credential::bounded(&self.peer, principal.into()), None);

@@ -13,7 +13,10 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_auth::Door;
-use fogmux_net::{TlsConfig, quic::channel};
+use fogmux_net::{
+    RefusedCertificate, TlsConfig,
+    quic::{channel, shake_hands},
+};
 use h3::server::{RequestResolver, RequestStream};
 use http::{
     HeaderValue, Response,
@@ -126,13 +129,11 @@ fn welcome(ctx: &Rc<HttpContext>, guests: &Rc<Guests>, incoming: quinn::Incoming
 async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls, listen, place): &Way) {
     let config = &ctx.door.config;
     let from = incoming.remote_address();
-    let handshake = async { incoming.accept()?.await };
-    let quic = match in_time(ctx, ctx.running() + config.header_timeout, handshake).await {
+    let quic = match in_time(ctx, ctx.running() + config.header_timeout, shake_hands(incoming)).await {
         Ok(Ok(quic)) => quic,
-        Ok(Err(error)) => {
-            if let Some(reason) = refused_certificate(&error) {
-                let peer = Peer::plain(from, listen.anonymous);
-                RefusedLogin::of(&peer, Door::Http, "certificate", &reason).log(&ctx.shared);
+        Ok(Err(failed)) => {
+            if let Some(refused) = &failed.certificate {
+                RefusedLogin::of_certificate(from, Door::Http, refused).log(&ctx.shared);
             }
             return;
         }
@@ -142,8 +143,9 @@ async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls
         Ok(known) => known,
         Err(error) => {
             tracing::debug!(%error, "no QUIC");
-            let reason = error.to_string();
-            RefusedLogin::of(&Peer::plain(from, false), Door::Http, "certificate", &reason).log(&ctx.shared);
+            if let Some(refused) = RefusedCertificate::of_error(&error) {
+                RefusedLogin::of_certificate(from, Door::Http, &refused).log(&ctx.shared);
+            }
             return quic.close(H3_REQUEST_REJECTED, b"");
         }
     };
@@ -160,14 +162,6 @@ async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls
             }
         }
     }
-}
-
-/// The reason if the handshake failed for the client's certificate, by the alert of TLS (RFC 9001 §4.8).
-fn refused_certificate(error: &quinn::ConnectionError) -> Option<String> {
-    let quinn::ConnectionError::TransportError(error) = error else { return None };
-    let alert = u64::from(error.code).checked_sub(0x100)?;
-    // RFC 8446 §6.2: bad_certificate to unknown_ca, and certificate_required.
-    matches!(alert, 42..=46 | 48 | 116).then(|| error.reason.clone())
 }
 
 /// Answers what comes in on a connection until it ends. At the end of a shutdown, a client that does not read its

@@ -161,23 +161,26 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
         channel: Option<&Principal>,
     ) -> Result<(Verified, Last), Failed> {
         let failed = |denied| Failed::Refused(self.connect.version, refusal(denied, ReasonCode::NOT_AUTHORIZED));
-        credential::may_try(self.ctx, self.peer, Door::Mqtt, SASL, "").map_err(failed)?;
+        let line = RefusedLogin { client: self.connect.client_id, ..RefusedLogin::of(self.peer, Door::Mqtt, SASL, "") };
+        credential::may_try(self.ctx, line, "").map_err(failed)?;
         let (mut exchange, mut step) = begin(self.ctx, self.peer, channel, hello);
         loop {
             let user = exchange.as_ref().and_then(Exchange::user).unwrap_or_default();
-            credential::may_try(self.ctx, self.peer, Door::Mqtt, SASL, user).map_err(failed)?;
+            let claimed = exchange.as_ref().and_then(Exchange::claimed).unwrap_or_default();
+            let line = RefusedLogin { claimed, ..line };
+            credential::may_try(self.ctx, line, user).map_err(failed)?;
             let data = match step {
                 Step::Challenge(data) => data,
                 Step::Done { principal, data, expires_unix_s } => {
                     let who = Verified { principal, expires_unix_s };
-                    let who =
-                        credential::noted(self.ctx, self.peer, (Door::Mqtt, SASL), user, Ok(who)).map_err(failed)?;
+                    let who = credential::noted(self.ctx, line, user, Ok(who)).map_err(failed)?;
                     return Ok((who, Last { method: hello.method.into(), data }));
                 }
                 Step::Refused(refused) => {
                     let judged = Err::<(), _>(refused);
-                    return Err(credential::noted(self.ctx, self.peer, (Door::Mqtt, SASL), user, judged)
-                        .map_or_else(failed, |()| Failed::Silently));
+                    return Err(
+                        credential::noted(self.ctx, line, user, judged).map_or_else(failed, |()| Failed::Silently)
+                    );
                 }
                 // Methods that carry a password are not offered.
                 Step::Check(_) | Step::Ask { .. } => return Err(failed(Refused::Mechanism.into())),

@@ -14,7 +14,7 @@ use super::{
     authenticate::{self, SASL},
     connection::{Connection, End},
 };
-use crate::{Peer, credential, credential::Expiry};
+use crate::{Peer, audit::RefusedLogin, credential, credential::Expiry};
 
 /// The state that a client with extended authentication needs to re-authenticate.
 pub(super) struct Extended {
@@ -61,7 +61,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// [MQTT-4.12.1-2]: a client that fails is disconnected.
     fn go_on(&mut self, held: &mut Extended, step: Step) -> Result<(), End> {
         let user = held.exchange.as_ref().and_then(Exchange::user).unwrap_or_default().to_owned();
-        credential::may_try(&self.ctx, &held.peer, Door::Mqtt, SASL, &user).map_err(|_| End::Unauthorized)?;
+        let claimed = held.exchange.as_ref().and_then(Exchange::claimed).unwrap_or_default().to_owned();
+        let client = Arc::clone(&self.publisher.client);
+        let line = RefusedLogin::of(&held.peer, Door::Mqtt, SASL, "");
+        let line = RefusedLogin { claimed: &claimed, client: &client, ..line };
+        credential::may_try(&self.ctx, line, &user).map_err(|_| End::Unauthorized)?;
         match step {
             Step::Challenge(data) => self.say(&held.method, ReasonCode::CONTINUE_AUTHENTICATION, Some(&data)),
             Step::Done { principal, data, expires_unix_s } => {
@@ -69,13 +73,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let who = credential::bounded(&held.peer, Verified { principal, expires_unix_s });
                 let access = self.gate.access();
                 let same = credential::agree(Some(access.principal()), who);
-                let who = credential::noted(&self.ctx, &held.peer, (Door::Mqtt, SASL), &user, same)
-                    .map_err(|_| End::Unauthorized)?;
+                let who = credential::noted(&self.ctx, line, &user, same).map_err(|_| End::Unauthorized)?;
                 self.renew(&who);
                 self.say(&held.method, ReasonCode::SUCCESS, data.as_deref())
             }
             Step::Refused(refused) => {
-                let _ = credential::noted(&self.ctx, &held.peer, (Door::Mqtt, SASL), &user, Err::<(), _>(refused));
+                let _ = credential::noted(&self.ctx, line, &user, Err::<(), _>(refused));
                 Err(End::Unauthorized)
             }
             // Methods that carry a password are not offered.

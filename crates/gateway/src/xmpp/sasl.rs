@@ -88,7 +88,7 @@ impl Logins {
             // A certificate that was shown counts whatever follows, as at every door.
             return Outcome::Failure(SaslCondition::NotAuthorized);
         }
-        if credential::may_try(ctx, peer, Door::Xmpp, "sasl", "").is_err() {
+        if credential::may_try(ctx, RefusedLogin::of(peer, Door::Xmpp, "sasl", ""), "").is_err() {
             return Outcome::Failure(SaslCondition::TemporaryAuthFailure);
         }
         if mechanism == Mechanism::External.name() && self.context.channel.certificate.is_some() {
@@ -124,10 +124,11 @@ impl Logins {
 
     async fn settle(&mut self, ctx: &XmppContext, peer: &Peer, exchange: Exchange, step: Step) -> Outcome {
         let user: Box<str> = exchange.user().unwrap_or_default().into();
-        let line = RefusedLogin { claimed: &user, ..RefusedLogin::of(peer, Door::Xmpp, "sasl", "") };
+        let claimed: Box<str> = exchange.claimed().unwrap_or_default().into();
+        let line = RefusedLogin { claimed: &claimed, ..RefusedLogin::of(peer, Door::Xmpp, "sasl", "") };
         let attempt = match &step {
             // No credential has been shown that could be wrong.
-            Step::Challenge(_) => credential::may_try(ctx, peer, Door::Xmpp, "sasl", &user).map(|()| None),
+            Step::Challenge(_) => credential::may_try(ctx, line, &user).map(|()| None),
             Step::Done { principal, .. } if principal.anonymous => Ok(None),
             Step::Done { .. } | Step::Refused(_) | Step::Check(_) | Step::Ask { .. } => {
                 credential::begin(ctx, peer, &user).map(Some).inspect_err(|denied| audit::denied(ctx, line, *denied))
@@ -196,7 +197,9 @@ impl Logins {
         match found {
             Ok(principal) => Outcome::Success(credential::bounded(peer, principal.into()), None),
             Err(refused) => {
-                let claimed = identity.unwrap_or_default();
+                let of_certificate = || certificate.map(ClientCertificate::claimed).unwrap_or_default();
+                let named = identity.filter(|identity| !identity.is_empty()).map(Box::from);
+                let claimed = &*named.unwrap_or_else(of_certificate);
                 let line = RefusedLogin { claimed, ..RefusedLogin::of(peer, Door::Xmpp, "certificate", "") };
                 audit::denied(ctx, line, refused.into());
                 failure(refused)

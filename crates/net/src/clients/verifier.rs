@@ -10,7 +10,7 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 
-use super::ClientTrust;
+use super::{ClientTrust, refused};
 use crate::{channel::ClientCertificate, profile::KeyKind};
 
 /// The verifier for rustls.
@@ -41,6 +41,37 @@ impl ClientCertVerifier for Verifier {
         intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        let verified = self.verify(end_entity, intermediates);
+        verified.inspect_err(|error| refused::note(end_entity, error)).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let verified = verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms);
+        verified.inspect_err(|error| refused::note(cert, error))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let verified = verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms);
+        verified.inspect_err(|error| refused::note(cert, error))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl Verifier {
+    fn verify(&self, end_entity: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
         self.trust.verify(end_entity, intermediates)?;
         // The doors go by what is in it, so one that they cannot read is refused here, where the peer hears of it.
         if ClientCertificate::parse(end_entity).is_err() {
@@ -50,29 +81,7 @@ impl ClientCertVerifier for Verifier {
             Some(kind) if !kind.is_in(end_entity) => {
                 Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
             }
-            Some(_) | None => Ok(ClientCertVerified::assertion()),
+            Some(_) | None => Ok(()),
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -238,12 +238,32 @@ fn passwords_that_look_like_tokens() {
     }
 }
 
+#[test]
+fn the_user_that_a_token_claims_is_read_from_well_formed_tokens_only() {
+    let tokens = tokens(TokenSettings::default());
+    let of_another_key = token(&json!({"alg": "HS256"}), &json!({"sub": "alice"}), |message| mac(b"another", message));
+    assert_eq!(tokens.claimed_user(&of_another_key).as_deref(), Some("alice"));
+    let unread = [
+        token(&json!({"typ": "JWT"}), &json!({"sub": "alice"}), |_| Vec::new()),
+        token(&json!({"alg": "HS256"}), &json!({"sub": ["alice"]}), |_| Vec::new()),
+        token(&json!({"alg": "HS256"}), &json!({}), |_| Vec::new()),
+        token(&json!({"alg": "HS256"}), &json!({"sub": "a".repeat(TOKEN_BYTES_MAX)}), |_| Vec::new()),
+        format!("{of_another_key}!"),
+        format!("{of_another_key}.e30"),
+        "alice".to_owned(),
+    ];
+    for text in unread {
+        assert_eq!(tokens.claimed_user(&text), None, "{text:.80}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_answered(text in "\\PC{0,60}", dotted in "[A-Za-z0-9_-]{0,30}[.][A-Za-z0-9_-]{0,30}[.][A-Za-z0-9_-]{0,40}") {
         let tokens = tokens(TokenSettings::default());
         prop_assert!(verify(&tokens, &text).is_err());
         prop_assert!(verify(&tokens, &dotted).is_err());
+        prop_assert_eq!(tokens.claimed_user(&text), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{
     net::Net,
     peer::{Heard, Offer},
 };
-use crate::{Alert, Event};
+use crate::{Alert, Event, Refused};
 
 const RIGHT: (&[u8], &[u8]) = (b"device", b"secret");
 const WRONG: (&[u8], &[u8]) = (b"device", b"guess");
@@ -18,7 +18,9 @@ fn net(offered: &[(&'static [u8], &'static [u8])]) -> Net {
 /// Identities that count as guessed at, in order.
 fn guessed(net: &Net) -> Vec<Vec<u8>> {
     let of = |event| match event {
-        Event::Failed { alert: Alert::DecryptError, identity, .. } => identity.map(<[u8]>::to_vec),
+        Event::Failed { alert: Alert::DecryptError, refused: Some(Refused::Identity(identity)), .. } => {
+            Some(identity.to_vec())
+        }
         Event::Failed { .. }
         | Event::Established { .. }
         | Event::Data { .. }

@@ -30,7 +30,7 @@ impl Unopened {
     pub(in crate::coap) fn log(&self, shared: &Shared, from: SocketAddr) {
         if let Some((kid, refused)) = self.0.take() {
             let (claimed, reason) = (&*kid, refused.text());
-            RefusedLogin { from, door: Door::Coap, by: "oscore", claimed, client: "", reason }.log(shared);
+            RefusedLogin { from, door: Door::Coap, by: "oscore", claimed, token: None, client: "", reason }.log(shared);
         }
     }
 
