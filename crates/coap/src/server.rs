@@ -364,6 +364,7 @@ impl<P: Peer> Server<P> {
                 timers::Timer::Relation(key) => self.pump(now, key, out),
                 timers::Timer::Ping(key, message_id) => self.ping_due(now, key, message_id, out),
                 timers::Timer::Acknowledge(peer, message_id) => self.acknowledge_late(peer, message_id, out),
+                timers::Timer::Place(peer) => self.admit_waiting(now, peer, out),
                 timers::Timer::Room => self.room_due(now),
             }
         }
@@ -379,7 +380,10 @@ impl<P: Peer> Server<P> {
         self.timers.prune(|timer, at| match timer {
             timers::Timer::Confirmable(key) => confirmables.get(*key).is_some(),
             timers::Timer::Relation(key) => relations.get(*key).is_some_and(|entry| entry.alarm() == Some(at)),
-            timers::Timer::Acknowledge(..) | timers::Timer::Ping(..) | timers::Timer::Room => true,
+            timers::Timer::Acknowledge(..)
+            | timers::Timer::Ping(..)
+            | timers::Timer::Place(_)
+            | timers::Timer::Room => true,
         });
     }
 }

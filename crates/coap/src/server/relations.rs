@@ -24,6 +24,7 @@ use crate::content_format;
 use crate::peer::Peer;
 use crate::response::Response;
 use crate::server::peers::Limits;
+use crate::server::timers::Timer;
 use crate::server::{Event, Exchange, GoneReason, Server, Ticket};
 use crate::slab::Key;
 use crate::token::Token;
@@ -333,6 +334,10 @@ impl<P: Peer> Server<P> {
         let Some(relation) = self.relations.remove(&mut self.peers, key) else { return };
         if let Some(confirmable) = relation.in_flight {
             self.take_confirmable(confirmable);
+            // What waits for its place has it as soon as something may be sent.
+            if self.peers.get(relation.peer).is_some_and(|peer| !peer.waiting.is_empty()) {
+                self.timers.add(relation.sent_at.unwrap_or_default(), Timer::Place(relation.peer));
+            }
         }
         self.events.push_back(Event::ObserverGone { relation: RelationId(key), reason });
     }

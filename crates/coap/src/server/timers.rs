@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     Ping(Key, u16),
     /// A request is still unanswered: send an empty acknowledgement.
     Acknowledge(Key, u16),
+    /// A Confirmable to the peer is gone without an answer: the next one has its place (NSTART).
+    Place(Key),
     /// There may be room for the rests of large notifications.
     Room,
 }

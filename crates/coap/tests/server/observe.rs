@@ -79,6 +79,26 @@ fn s3_6_cancelled_by_reset_of_a_confirmable() {
 }
 
 #[test]
+fn s4_7_of_rfc_7252_the_place_of_a_cancelled_confirmable_goes_to_the_next() {
+    let mut bench = settled();
+    let (_, first) = bench.notify(b"1", false);
+    let (_, under_way) = bench.notify(b"2", true);
+    assert_eq!(under_way[0].kind(), Type::Confirmable);
+    let mut register = Vec::new();
+    let mut encoder = Encoder::new(&mut register, Type::Confirmable, Code::GET, 7, &Token::new(b"other").unwrap());
+    [REGISTER, PATH].iter().for_each(|(number, value)| encoder.push(*number, value));
+    encoder.payload(&[]);
+    bench.raw(&register);
+    assert_eq!(bench.notify(b"3", true).0, Notified::Later, "NSTART is 1");
+    // The client has forgotten the first observation, and so never acknowledges what is under way.
+    bench.empty(Type::Reset, first[0].message().message_id);
+    assert_eq!(bench.gone(), Some(GoneReason::Reset));
+    assert!(bench.server.next_timeout() <= Some(bench.now));
+    let sent = bench.wait(Duration::ZERO);
+    assert_eq!((sent.len(), sent[0].kind(), sent[0].message().payload()), (1, Type::Confirmable, &b"3"[..]));
+}
+
+#[test]
 fn s4_1_the_same_token_is_the_same_observer() {
     let mut bench = observing();
     bench.ask(Code::GET, &[REGISTER, PATH], &[]);
