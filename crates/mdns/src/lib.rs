@@ -5,8 +5,11 @@ mod decode;
 mod encode;
 mod message;
 mod name;
+mod random;
+pub mod responder;
 
 pub use decode::DecodeError;
 pub use encode::{Section, Writer};
 pub use message::{CLASS_ANY, CLASS_IN, Data, Flags, Kind, Message, Question, Record};
 pub use name::Name;
+pub use responder::Responder;

@@ -27,9 +27,10 @@ impl Name {
     pub fn new<'a>(labels: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         let mut wire = Vec::new();
         for label in labels {
-            let length =
-                u8::try_from(label.len()).ok().filter(|length| (1..=LABEL_BYTES_MAX as u8).contains(length))?;
-            wire.push(length);
+            if label.is_empty() || label.len() > LABEL_BYTES_MAX {
+                return None;
+            }
+            wire.push(u8::try_from(label.len()).ok()?);
             wire.extend_from_slice(label);
         }
         wire.push(0);
