@@ -51,8 +51,9 @@ pub(super) fn query(
     let is_defence = !query.authorities.is_empty();
     let is_multicast = |(wanted, entry): (&Option<Wanted>, &Entry)| match wanted {
         Some(Wanted::Multicast) => true,
-        // RFC 6762 §5.4: now and then all shall hear it.
-        Some(Wanted::Unicast) => !is_legacy && !entry.is_known(now),
+        // RFC 6762 §5.4: now and then all shall hear it. A name is always defended before all: hosts that share the port
+        // with others on their machine may not get what is sent to them alone.
+        Some(Wanted::Unicast) => !is_legacy && (is_defence || !entry.is_known(now)),
         None => false,
     };
     let multicast: Vec<bool> = wanted.iter().zip(&link.entries).map(is_multicast).collect();

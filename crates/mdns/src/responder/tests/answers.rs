@@ -87,12 +87,13 @@ fn s6_a_name_is_defended_against_a_probe_within_the_second() {
     let mut bench = Bench::established();
     bench.ask(&[question("pi-host.local", Kind::A)]);
     bench.run(Duration::from_millis(300));
-    let probe = Message {
-        authorities: vec![theirs("pi-host.local")],
-        ..query(vec![question("pi-host.local", Kind::ANY)], vec![])
-    };
-    assert_eq!(bench.hear(peer(99, PORT), &probe), Verdict::Answered);
-    assert_eq!(bench.said(SECOND).iter().map(|(at, ..)| *at).collect::<Vec<_>>(), [0]);
+    for unicast in [false, true] {
+        let asked = Question { unicast, ..question("pi-host.local", Kind::ANY) };
+        let probe = Message { authorities: vec![theirs("pi-host.local")], ..query(vec![asked], vec![]) };
+        assert_eq!(bench.hear(peer(99, PORT), &probe), Verdict::Answered);
+        let said = bench.said(SECOND);
+        assert_eq!(said.iter().map(|(at, to, _)| (*at, *to)).collect::<Vec<_>>(), [(0, None)]);
+    }
     assert!(bench.responder.is_established(), "a probe is no conflict");
 }
 
