@@ -60,6 +60,8 @@ struct Discovery {
     links: Vec<Link>,
     /// Links that could not be opened, which are logged once.
     refused: Vec<LinkId>,
+    /// Whether it was logged that the interfaces cannot be listed.
+    is_blind: bool,
     /// The names that were logged.
     told: Option<(String, String)>,
     buffer: Box<[u8]>,
@@ -76,6 +78,7 @@ pub(crate) async fn serve(ctx: Rc<WorkerContext>, config: DiscoveryConfig) {
         ctx,
         links: Vec::new(),
         refused: Vec::new(),
+        is_blind: false,
         told: None,
         // One more byte than a message has: a longer one is not taken for what is left of it.
         buffer: vec![0; MESSAGE_BYTES_MAX + 1].into_boxed_slice(),
@@ -110,7 +113,12 @@ impl Discovery {
     fn look(&mut self) {
         let all = match interfaces() {
             Ok(all) => all,
-            Err(error) => return tracing::debug!(%error, "the interfaces cannot be listed"),
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    tracing::warn!(%error, "the interfaces cannot be listed, so nothing is told by multicast DNS");
+                }
+                return;
+            }
         };
         let mut offers: Vec<(LinkId, Interface, Offer)> = Vec::new();
         for interface in all {
