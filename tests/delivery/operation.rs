@@ -52,6 +52,7 @@ pub(crate) const CASES: &[Case] = &[
     discovery::CLIENTS,
     mdns::FOUND,
     mdns::TAKEN,
+    mdns::LATER,
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,

@@ -305,12 +305,15 @@ mod tests {
             ("[proxy]\naddresses = [\"::/00\"]\n", "proxy.addresses"),
             ("[listeners.mqtts]\nauth = []\n", "listeners.mqtts.auth"),
             ("[tls]\ncrl_expiry = \"refuse\"\n", "tls.crl_expiry"),
+            ("[discovery]\nmdns = true\n", "discovery.mdns"),
         ] {
             assert!(said(text).starts_with(key), "{text}: {}", said(text));
         }
         for text in ["[proxy]\naddresses = [\"10.0.0.0/8\", \"192.0.2.0/10\"]\n", "[tls]\ncrl_expiry = \"warn\"\n"] {
             assert_eq!(said(text), "", "{text}");
         }
+        let told = said("[discovery]\nmdns = true\n[listeners.mqtts]\naddress = \"0.0.0.0:8883\"\n");
+        assert!(!told.contains("discovery"), "{told}");
         std::fs::create_dir(directory.path().join(data::PKI)).unwrap();
         std::fs::write(directory.path().join(data::REVOCATIONS), "").unwrap();
         assert_eq!(said("[tls]\ncrl_expiry = \"refuse\"\n"), "");

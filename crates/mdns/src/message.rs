@@ -68,15 +68,15 @@ impl Flags {
 pub struct Message {
     /// The identifier, which counts in legacy queries only (RFC 6762 §18.1).
     pub id: u16,
-    /// What kind of message it is.
+    /// The kind of message.
     pub flags: Flags,
-    /// What is asked.
+    /// The questions.
     pub questions: Vec<Question>,
     /// Answers; in a query those that are known already (RFC 6762 §7.1).
     pub answers: Vec<Record>,
     /// In a probe the records that its sender would have (RFC 6762 §8.2).
     pub authorities: Vec<Record>,
-    /// What will be asked next.
+    /// Records that will be asked for next.
     pub additionals: Vec<Record>,
 }
 
@@ -104,7 +104,7 @@ pub struct Record {
     pub flush: bool,
     /// How long it may be kept, in seconds; zero of one that is no longer true.
     pub ttl: u32,
-    /// What it says.
+    /// Its data.
     pub data: Data,
 }
 

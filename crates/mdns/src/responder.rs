@@ -1,8 +1,8 @@
 //! The responder: it claims a host name and the names of services on each of its links, announces them, answers
 //! questions and defends the names (RFC 6762 §5 to §10; RFC 6763 §4 to §9).
 //!
-//! A link is an interface with one family of addresses (RFC 6762 §20). The names are the same on all links: a conflict on
-//! one renames on all. All that it keeps is its own records, and a bounded table of hosts.
+//! A link is an interface with one family of addresses (RFC 6762 §20). The names are the same on all links, so that a
+//! conflict on one renames on all. All that it keeps is its own records, and a bounded table of hosts.
 
 mod answer;
 mod hear;
@@ -52,7 +52,7 @@ pub struct LinkId {
     pub is_ipv4: bool,
 }
 
-/// What is told on a link.
+/// The services and addresses that are told on a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
     /// The addresses of the host there, of both families.
@@ -66,7 +66,7 @@ pub struct Offer {
 pub struct Service {
     /// Its type: the name and the transport, such as `_mqtt` and `_tcp`.
     pub kind: [&'static str; 2],
-    /// What tells it from another service of this type, beside the name of the instance.
+    /// A part of its name that tells it from another service of this type.
     pub qualifier: Option<String>,
     /// The port.
     pub port: u16,

@@ -18,6 +18,10 @@ pub(super) const FOUND: Case =
     Case { name: "operation: zeroconf finds the gateway by multicast DNS until it shuts down", run: found };
 pub(super) const TAKEN: Case =
     Case { name: "operation: a name that another host has in multicast DNS is left to it", run: taken };
+pub(super) const LATER: Case = Case {
+    name: "operation: an interface that comes later is told by multicast DNS, and each tells what it has",
+    run: later,
+};
 
 const LISTENERS: &str = "[discovery]\nmdns = true\nname = \"Küche\"\n\
     [listeners.mqtt]\naddress = \"0.0.0.0:1883\"\nallow_plaintext = true\n\
@@ -176,6 +180,26 @@ fn found() -> Result<String> {
         browser.stop()?;
     }
     Ok("4 services by IPv4 and IPv6, and none after the shutdown".to_owned())
+}
+
+fn later() -> Result<String> {
+    let Some(flags) = alone()? else { return Ok("(skipped: no network namespaces here)".to_owned()) };
+    let (network, home) = (Network::new(flags)?, tempfile::tempdir()?);
+    let gateway = network.gateway(home.path())?;
+    let made = "ip link add late type veth peer name beyond && ip link set beyond up && \
+                ip address add 198.51.100.1/24 dev late && ip link set late up";
+    ensure!(network.command("sh").args(["-c", made]).status()?.success(), "no second interface");
+    let types = ["_mqtt._tcp.local.", "_https._tcp.local.", "_xmpp-client._tcp.local."];
+    let mut browser = network.client(&[&["browse", "4", "198.51.100.1"], &types[..]].concat())?;
+    browser.next()?;
+    // The others are at addresses of the first interface.
+    let service = browser.next()?;
+    let is_it = service.get("added") == Some(&json!("Küche._mqtt._tcp.local."));
+    ensure!(is_it && service.get("addresses") == Some(&json!(["198.51.100.1"])), "{service}");
+    gateway.stop()?;
+    browser.services("removed", 1).context("after the shutdown")?;
+    browser.stop()?;
+    Ok("the listener of all addresses, at the one of that interface".to_owned())
 }
 
 fn taken() -> Result<String> {

@@ -8,8 +8,8 @@ use super::reader::{Reader, Section};
 /// The longest label of a DNS name (RFC 1035 §2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
 
-/// What the host name in multicast DNS ends with. The machine's own name is for the machine: a daemon that tells it, such
-/// as Avahi, is not to be brought into a conflict (ADR 0059).
+/// The end of the host name in multicast DNS. The machine's own name is for the machine: a daemon that tells it is not
+/// to be brought into a conflict (ADR 0059).
 const HOST_SUFFIX: &str = "-fogmux";
 
 /// Discovery by multicast DNS.

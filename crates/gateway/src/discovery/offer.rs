@@ -1,5 +1,5 @@
-//! What is told on an interface: the listeners that are open at its addresses, with their ports and what a client needs
-//! to know beside them.
+//! Offers: what is told on an interface. These are the listeners that are open at its addresses, with their ports and
+//! the facts that a client needs beside them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -80,7 +80,7 @@ const fn kind(listener: Listener) -> Option<[&'static str; 2]> {
     })
 }
 
-/// What a client cannot guess. The first key is registered; the others are ours.
+/// Facts that a client cannot guess. The key `path` is registered; the others are ours.
 fn txt(listener: Listener, realm: &str) -> Vec<String> {
     match listener {
         Listener::Http | Listener::Https => {

@@ -51,8 +51,8 @@ pub(super) fn query(
     let is_defence = !query.authorities.is_empty();
     let is_multicast = |(wanted, entry): (&Option<Wanted>, &Entry)| match wanted {
         Some(Wanted::Multicast) => true,
-        // RFC 6762 §5.4: now and then all shall hear it. A name is always defended before all: hosts that share the port
-        // with others on their machine may not get what is sent to them alone.
+        // RFC 6762 §5.4: now and then all shall hear it. A name is always defended before all: programs that share the
+        // port with others of their machine may not get what is sent to them alone.
         Some(Wanted::Unicast) => !is_legacy && (is_defence || !entry.is_known(now)),
         None => false,
     };
@@ -151,7 +151,7 @@ fn chosen(entries: &[Entry], chosen: &[bool]) -> Vec<Record> {
     entries.iter().zip(chosen).filter(|(_, chosen)| **chosen).map(|(entry, _)| entry.record.clone()).collect()
 }
 
-/// What a client asks next: the service and text of an instance, the addresses of a host (RFC 6763 §12).
+/// Records that a client asks for next: the service and text of an instance, the addresses of a host (RFC 6763 §12).
 fn additionals(entries: &[Entry], chosen: &[bool], may: impl Fn(&Entry) -> bool) -> Vec<Record> {
     let mut taken = chosen.to_vec();
     let mut added = Vec::new();

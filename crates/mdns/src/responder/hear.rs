@@ -1,4 +1,4 @@
-//! What others say: their queries, their probes for our names (RFC 6762 §8.2), and records that contradict ours or
+//! Messages of others: their queries, their probes for our names (RFC 6762 §8.2), and records that contradict ours or
 //! would have ours forgotten (RFC 6762 §6.6, §7.4, §9).
 
 use std::net::SocketAddr;

@@ -36,7 +36,7 @@ pub(super) struct Link {
     pub(super) id: LinkId,
     pub(super) offer: Offer,
     pub(super) entries: Vec<Entry>,
-    /// What was true before the offer changed: an echo of it is no conflict while the names are probed for again.
+    /// The records before the offer changed: an echo of one is no conflict while the names are probed for again.
     former: Vec<Record>,
     pub(super) state: State,
 }

@@ -48,7 +48,7 @@ impl Bench {
         bench
     }
 
-    /// What is sent within a time.
+    /// Messages that are sent within a time.
     fn run(&mut self, time: Duration) -> Vec<(Timestamp, Transmit)> {
         let end = self.now + time;
         let mut sent = Vec::new();

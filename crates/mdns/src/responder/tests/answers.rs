@@ -120,7 +120,7 @@ fn s7_2_a_query_with_more_known_answers_to_come_is_waited_for() {
     let said = bench.said(SECOND);
     assert_eq!((said.len(), said[0].2.answers.len()), (1, 1));
     assert_eq!(said[0].2.answers[0].name, name("_http._tcp.local"));
-    // What another host knows does not count, and neither if two have asked.
+    // The known answers of another host do not count, and none do if two have asked.
     for (from, asks_too) in [(78, None), (77, Some(79))] {
         let mut bench = Bench::established();
         bench.hear(peer(77, PORT), &cut);

@@ -98,7 +98,7 @@ fn s8_2_a_list_that_ends_first_and_a_lower_type_come_earlier() {
         let probe = Message { authorities: theirs.clone(), ..query(vec![question(name, Kind::ANY)], vec![]) };
         bench.hear(peer(99, PORT), &probe);
         let first = bench.said(2 * SECOND).remove(0).0;
-        // What we say as well is no sign of another host.
+        // A record that we have as well is no sign of another host.
         let is_ours = theirs.len() == 1 && theirs[0].data.kind() != Kind::A;
         assert_eq!(first < 250, wins || is_ours, "{theirs:?}");
     }
