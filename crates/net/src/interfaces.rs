@@ -76,9 +76,15 @@ impl Interface {
         #[cfg(target_os = "linux")]
         {
             const HOPS: u32 = 255;
-            // It is bound to the device, so nothing else says where it sends to.
+            // It is bound to the device, so nothing else says where it sends to. In IPv4 the address to send from is
+            // said as well: the kernel may take one of another interface.
             let settings = socket2::SockRef::from(&socket);
             if group.is_ipv4() {
+                let own = self.networks.iter().find_map(|network| match network.address {
+                    IpAddr::V4(own) => Some(own),
+                    IpAddr::V6(_) => None,
+                });
+                settings.set_multicast_if_v4(&own.ok_or(io::ErrorKind::AddrNotAvailable)?)?;
                 settings.set_multicast_ttl_v4(HOPS)?;
                 settings.set_ttl_v4(HOPS)?;
                 settings.set_multicast_loop_v4(true)?;
