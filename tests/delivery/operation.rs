@@ -12,6 +12,7 @@ mod disk;
 mod early;
 mod exit;
 mod listeners;
+mod mdns;
 mod memory;
 mod mixed;
 mod monitoring;
@@ -49,6 +50,9 @@ pub(crate) const CASES: &[Case] = &[
     discovery::GROUPS,
     discovery::BOUNDS,
     discovery::CLIENTS,
+    mdns::FOUND,
+    mdns::TAKEN,
+    mdns::LATER,
     backup::LOAD,
     backup::DAMAGED,
     backup::KILLED,

@@ -61,6 +61,8 @@ fn unit_text(text: &str) -> Result<()> {
         format!("ExecStart={INSTALLED} serve --config {CONFIG}"),
         format!("ExecReload={INSTALLED} check {CONFIG}"),
         "ExecReload=/bin/kill -HUP $MAINPID".to_owned(),
+        // Without netlink no interface is found, and discovery by multicast is silent.
+        "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK".to_owned(),
     ];
     for line in lines {
         ensure!(text.lines().any(|found| found == line), "deploy/fogmux.service lacks {line}");
@@ -135,6 +137,7 @@ mod tests {
         let unit = include_str!("../../deploy/fogmux.service");
         unit_text(unit).unwrap();
         assert!(unit_text(&unit.replace("64 77 78", "78")).is_err());
+        assert!(unit_text(&unit.replace(" AF_NETLINK", "")).is_err());
         assert!(unit_text(&format!("{unit}\nExecStartPre=/usr/bin/fogmux check {CONFIG}\n")).is_err());
     }
 

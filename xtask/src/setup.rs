@@ -240,7 +240,7 @@ fn python(tree: &Tree) -> Result<()> {
     if same(&pins, &stamp)
         && succeeds(&mut command(
             tree.python(),
-            &["-c", "import aiocoap.oscore, aioquic, jwt, paho, schemathesis, slixmpp"],
+            &["-c", "import aiocoap.oscore, aioquic, jwt, paho, schemathesis, slixmpp, zeroconf"],
         ))
     {
         return said("Python clients", "are there");

@@ -67,6 +67,7 @@ pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> 
     let mut remarks = warnings(config, directory);
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| silent_groups(name, listener)));
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| no_logins(name, listener)));
+    remarks.extend(nothing_told(config));
     remarks.extend(no_lists(config, directory));
     let file = |named: &Option<PathBuf>, name: &str| {
         named.clone().or_else(|| Some(data::directory(directory).ok()?.join(name)).filter(|file| file.is_file()))
@@ -94,6 +95,17 @@ fn silent_groups(name: &str, listener: &Listener) -> Option<String> {
             "listeners.{name}.multicast: no request to a group is answered, because clients without credentials are \
              admitted at none of its addresses"
         )
+    })
+}
+
+/// Remarks on multicast DNS without a listener that other hosts reach.
+fn nothing_told(config: &Config) -> Option<String> {
+    let is_told = |listener: &Listener| {
+        listener.enabled && listener.beyond_loopback().is_some() && listener.proxy_protocol != Some(true)
+    };
+    (config.discovery.mdns && !config.listeners.each().any(|(_, listener)| is_told(listener))).then(|| {
+        "discovery.mdns: nothing is told, because no listener is reached from beyond this machine but by proxies"
+            .to_owned()
     })
 }
 
@@ -293,12 +305,15 @@ mod tests {
             ("[proxy]\naddresses = [\"::/00\"]\n", "proxy.addresses"),
             ("[listeners.mqtts]\nauth = []\n", "listeners.mqtts.auth"),
             ("[tls]\ncrl_expiry = \"refuse\"\n", "tls.crl_expiry"),
+            ("[discovery]\nmdns = true\n", "discovery.mdns"),
         ] {
             assert!(said(text).starts_with(key), "{text}: {}", said(text));
         }
         for text in ["[proxy]\naddresses = [\"10.0.0.0/8\", \"192.0.2.0/10\"]\n", "[tls]\ncrl_expiry = \"warn\"\n"] {
             assert_eq!(said(text), "", "{text}");
         }
+        let told = said("[discovery]\nmdns = true\n[listeners.mqtts]\naddress = \"0.0.0.0:8883\"\n");
+        assert!(!told.contains("discovery"), "{told}");
         std::fs::create_dir(directory.path().join(data::PKI)).unwrap();
         std::fs::write(directory.path().join(data::REVOCATIONS), "").unwrap();
         assert_eq!(said("[tls]\ncrl_expiry = \"refuse\"\n"), "");

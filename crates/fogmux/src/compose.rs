@@ -75,6 +75,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         accept: config.limits,
         proxies: config.proxy.of_gateway(),
         store: Some(store.clone()),
+        discovery: config.discovery.of_gateway(),
         quic: config.http.quic,
         #[cfg(feature = "mqtt")]
         mqtt: fogmux_gateway::mqtt::MqttConfig { store: sessions(config, &store), ..config.mqtt.door.clone() },

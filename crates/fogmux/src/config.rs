@@ -6,6 +6,7 @@
 
 pub(crate) mod auth;
 mod clashes;
+mod discovery;
 mod doors;
 mod listener;
 mod listeners;

@@ -192,6 +192,8 @@ fn other_keys(config: &Config) -> Vec<KeyKind> {
 fn names(config: &Config) -> Vec<String> {
     let addresses = config.listeners.each().flat_map(|(_, listener)| &listener.addresses).map(SocketAddr::ip);
     let mut names = vec![config.xmpp_domain().to_owned()];
+    // Clients that find it by multicast DNS connect to this name.
+    names.extend(config.discovery.of_gateway().map(|discovery| format!("{}.local", discovery.host)));
     for ip in addresses.filter(|ip| !ip.is_loopback() && !ip.is_unspecified()).map(|ip| ip.to_string()) {
         if !names.contains(&ip) {
             names.push(ip);

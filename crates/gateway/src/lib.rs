@@ -21,6 +21,7 @@ pub mod coap;
 mod counter;
 mod credential;
 mod deadline;
+pub mod discovery;
 mod door;
 mod egress;
 #[cfg(any(feature = "http", feature = "xmpp"))]

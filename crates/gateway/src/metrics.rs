@@ -138,6 +138,8 @@ pub struct Metrics {
     pub coap_events_lost: Counter,
     /// Requests to the groups of CoAP nodes.
     pub coap_groups: Discovery,
+    /// Queries of multicast DNS.
+    pub mdns: Discovery,
     /// HTTP.
     pub http: DoorMetrics,
     /// XMPP.

@@ -40,6 +40,7 @@ use crate::mqtt::{MqttConfig, MqttDoor};
 use crate::xmpp::{XmppConfig, XmppDoor};
 use crate::{
     clock::Clock,
+    discovery::DiscoveryConfig,
     listener::{Listen, Listener},
     listening::Listening,
     metrics::{Certificates, Metrics},
@@ -81,6 +82,8 @@ pub struct GatewayConfig {
     pub tls: Option<TlsConfig>,
     /// The store on disk, for `/metrics` and `/readyz`; `None` if everything is in memory.
     pub store: Option<JournalStore>,
+    /// How the gateway is found by multicast DNS; `None` if it is not.
+    pub discovery: Option<DiscoveryConfig>,
     /// Limits of QUIC connections.
     pub quic: QuicLimits,
     /// Limits on connections.
@@ -195,7 +198,8 @@ impl Gateway {
         doors.mqtt.restore(&shared);
         let (done, finished) = mpsc::unbounded_channel();
         let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
-        let threads = worker::start(&shared, &doors, sockets, &seats, &done).map_err(StartError::Worker)?;
+        let threads =
+            worker::start(&shared, &doors, sockets, config.discovery, &seats, &done).map_err(StartError::Worker)?;
         Ok(RunningGateway { shared, tls: config.tls, draining, threads, finished })
     }
 }

@@ -66,6 +66,37 @@ impl Interface {
         self.open(group)
     }
 
+    /// Opens a socket as [`Interface::join`] does, from which the group and hosts of the interface are sent to as well,
+    /// with a hop limit of 255 (RFC 6762 §11). Others of this machine hear what is sent to the group.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn join_to_send(&self, group: SocketAddr) -> io::Result<UdpSocket> {
+        let socket = self.open(group)?;
+        #[cfg(target_os = "linux")]
+        {
+            const HOPS: u32 = 255;
+            // It is bound to the device, so nothing else says where it sends to. In IPv4 the address to send from is
+            // said as well: the kernel may take one of another interface.
+            let settings = socket2::SockRef::from(&socket);
+            if group.is_ipv4() {
+                let own = self.networks.iter().find_map(|network| match network.address {
+                    IpAddr::V4(own) => Some(own),
+                    IpAddr::V6(_) => None,
+                });
+                settings.set_multicast_if_v4(&own.ok_or(io::ErrorKind::AddrNotAvailable)?)?;
+                settings.set_multicast_ttl_v4(HOPS)?;
+                settings.set_ttl_v4(HOPS)?;
+                settings.set_multicast_loop_v4(true)?;
+            } else {
+                settings.set_multicast_hops_v6(HOPS)?;
+                settings.set_unicast_hops_v6(HOPS)?;
+                settings.set_multicast_loop_v6(true)?;
+            }
+        }
+        Ok(socket)
+    }
+
     #[cfg(target_os = "linux")]
     fn open(&self, group: SocketAddr) -> io::Result<UdpSocket> {
         use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
@@ -177,6 +208,24 @@ mod tests {
         let loopback = all.iter().find(|interface| interface.has(Ipv4Addr::LOCALHOST.into())).unwrap();
         assert_eq!(loopback.towards("127.9.9.9".parse().unwrap()), Some(Ipv4Addr::LOCALHOST.into()));
         assert_eq!(loopback.towards("192.0.2.1".parse().unwrap()), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_socket_of_a_group_sends_to_it_from_its_port_and_hears_itself() {
+        let all = interfaces().unwrap();
+        let loopback = all.iter().find(|interface| interface.has(Ipv4Addr::LOCALHOST.into())).unwrap();
+        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let group = SocketAddr::new(Ipv4Addr::new(224, 0, 0, 251).into(), port);
+        let (socket, other) = (loopback.join_to_send(group).unwrap(), loopback.join(group).unwrap());
+        assert_eq!(socket.send_to(b"hello", group).unwrap(), 5);
+        let mut buffer = [0; 16];
+        for socket in [&socket, &other] {
+            socket.set_nonblocking(false).unwrap();
+            let from = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+            assert_eq!(socket.recv_from(&mut buffer).unwrap(), (5, from));
+        }
+        assert_eq!(socket2::SockRef::from(&socket).multicast_ttl_v4().unwrap(), 255);
     }
 
     #[cfg(target_os = "linux")]

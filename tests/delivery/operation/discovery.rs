@@ -141,12 +141,12 @@ fn bounds() -> Result<String> {
 }
 
 /// A network of its own with an interface that has addresses of both families.
-const NETWORK: &str = "ip link set lo up && ip link add lan type veth peer name far && ip link set far up && \
+pub(super) const NETWORK: &str = "ip link set lo up && ip link add lan type veth peer name far && ip link set far up && \
     ip address add 192.0.2.1/24 dev lan && ip address add fd00::1/64 dev lan nodad && \
     ip link set lan addrgenmode none && ip link set lan up && ip address add fe80::1/64 dev lan nodad && exec \"$@\"";
 
 /// Runs what follows in a network namespace of its own; `None` where there are none.
-fn alone() -> Result<Option<&'static [&'static str]>> {
+pub(super) fn alone() -> Result<Option<&'static [&'static str]>> {
     let user = Command::new("id").arg("-u").output()?;
     let flags: &[&str] = if user.stdout == b"0\n" { &["-n"] } else { &["-rn"] };
     let made = Command::new("unshare").args(flags).args(["sh", "-c", NETWORK, "sh", "true"]).status()?;

@@ -28,6 +28,7 @@ fn other(key: &Key, place: &Path) -> Result<String> {
         ("mqtt.slow_subscriber", _) => line("\"drop_oldest\"".into()),
         ("coap.prove_address", _) => line("\"all\"".into()),
         ("coap.block_bytes_max" | "coap.multicast.block_bytes_max", _) => line("\"512B\"".into()),
+        ("discovery.name", _) => line("\"kitchen\"".into()),
         ("xmpp.domain", _) => line("\"fog.example\"".into()),
         ("http.hosts", _) => line("[\"fog.example\"]".into()),
         ("http.origins", _) => line("[\"https://panel.example\"]".into()),

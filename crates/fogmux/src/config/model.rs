@@ -12,6 +12,7 @@ use fogmux_store::{Durability, StoreConfig};
 use tracing_subscriber::filter::Targets;
 
 use super::auth::Auth;
+use super::discovery::Discovery;
 use super::doors::{Coap, Http, Mqtt, Xmpp};
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
@@ -25,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) limits: AdmissionLimits,
     /// Proxies in front of the listeners.
     pub(crate) proxy: Proxy,
+    /// How the gateway is found on the LAN.
+    pub(crate) discovery: Discovery,
     pub(crate) bus: BusConfig,
     pub(crate) mqtt: Mqtt,
     pub(crate) coap: Coap,
@@ -42,6 +45,7 @@ impl Section for Config {
         reader.section("listeners", &mut self.listeners);
         reader.section("limits", &mut self.limits);
         reader.section("proxy", &mut self.proxy);
+        reader.section("discovery", &mut self.discovery);
         reader.section("bus", &mut self.bus);
         reader.section("mqtt", &mut self.mqtt);
         reader.section("coap", &mut self.coap);
@@ -72,6 +76,7 @@ impl Config {
             ("listeners", listeners != other.listeners),
             ("limits", self.limits != other.limits),
             ("proxy", self.proxy != other.proxy),
+            ("discovery", self.discovery != other.discovery),
             ("bus", self.bus != other.bus),
             ("mqtt", shown(&self.mqtt) != shown(&other.mqtt)),
             ("coap", self.coap.needs_a_restart(&other.coap)),

@@ -67,6 +67,8 @@ pub(super) struct Groups {
     memberships: Vec<Membership>,
     /// Groups that could not be joined, which are logged once.
     refused: Vec<(String, IpAddr)>,
+    /// Whether it was logged that the interfaces cannot be listed.
+    is_blind: bool,
     server: GroupServer<Path>,
     out: Outbox<Path>,
     allowance: Allowance,
@@ -83,6 +85,7 @@ impl Groups {
             listener,
             memberships: Vec::new(),
             refused: Vec::new(),
+            is_blind: false,
             out: Outbox::default(),
             allowance: Allowance::default(),
             ctx,
@@ -112,7 +115,12 @@ impl Groups {
     fn look(&mut self) {
         let all = match interfaces() {
             Ok(all) => all,
-            Err(error) => return tracing::debug!(%error, "the interfaces cannot be listed"),
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    tracing::warn!(%error, "the interfaces cannot be listed, so no request to a group is answered");
+                }
+                return;
+            }
         };
         let own = self.address.ip();
         let served = |interface: &Interface| match own.is_unspecified() {

@@ -140,7 +140,7 @@ impl Snapshot {
     fn encode_discovery(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let help = "Answers to those who look for this gateway by multicast, sent and suppressed";
         let mut family = descriptor(encoder, "discovery_answers", help, MetricType::Counter)?;
-        for (by, discovery) in [("coap", &self.0.metrics.coap_groups)] {
+        for (by, discovery) in [("coap", &self.0.metrics.coap_groups), ("mdns", &self.0.metrics.mdns)] {
             for (outcome, count) in [("sent", &discovery.answered), ("suppressed", &discovery.suppressed)] {
                 ConstCounter::new(count.get()).encode(family.encode_family(&[("by", by), ("outcome", outcome)])?)?;
             }

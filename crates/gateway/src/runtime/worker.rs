@@ -33,6 +33,7 @@ use crate::coap;
 #[cfg(feature = "http")]
 use crate::http;
 use crate::{
+    discovery::{self, DiscoveryConfig},
     door::Connection,
     stops::TICK,
     sys,
@@ -46,6 +47,7 @@ pub(super) fn start(
     shared: &Arc<Shared>,
     doors: &Doors,
     sockets: Sockets,
+    mut discovery: Option<DiscoveryConfig>,
     seats: &Arc<[AtomicUsize]>,
     done: &mpsc::UnboundedSender<()>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
@@ -64,7 +66,7 @@ pub(super) fn start(
     for (index, arrivals) in receivers.into_iter().enumerate() {
         let (shared, doors) = (Arc::clone(shared), doors.clone());
         let (seats, done, failed) = (Arc::clone(seats), done.clone(), failed.clone());
-        let accept = first.take();
+        let (accept, discovery) = (first.take(), discovery.take());
         let core = (cores.len() >= seats.len()).then(|| cores.get(index).copied()).flatten();
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             if let Some(core) = core {
@@ -93,7 +95,7 @@ pub(super) fn start(
                     }
                 }
                 // A task of its own: what is awaited here is polled each time any of them is woken.
-                if let Err(failed) = spawn_local(run(Rc::clone(&ctx), doors, arrivals)).await
+                if let Err(failed) = spawn_local(run(Rc::clone(&ctx), doors, arrivals, discovery)).await
                     && failed.is_panic()
                 {
                     resume_unwind(failed.into_panic());
@@ -172,9 +174,17 @@ pub(crate) fn spawn_own_tasks(ctx: &Rc<WorkerContext>) {
     spawn_local(sweep_routes(Rc::clone(ctx)));
 }
 
-async fn run(ctx: Rc<WorkerContext>, doors: WorkerDoors, mut arrivals: mpsc::UnboundedReceiver<Arrival>) {
+async fn run(
+    ctx: Rc<WorkerContext>,
+    doors: WorkerDoors,
+    mut arrivals: mpsc::UnboundedReceiver<Arrival>,
+    discovery: Option<DiscoveryConfig>,
+) {
     spawn_own_tasks(&ctx);
     let (doors, tasks) = (Rc::new(doors), Tasks::default());
+    if let Some(config) = discovery {
+        tasks.spawn(discovery::serve(Rc::clone(&ctx), config));
+    }
     spawn_local(rest(Rc::downgrade(&doors)));
     let mut drain = std::pin::pin!(ctx.drain());
     loop {

@@ -72,6 +72,7 @@ fn start_on(
         listen: vec![listen],
         tls,
         store: None,
+        discovery: None,
         quic: Default::default(),
         accept: Default::default(),
         proxies: crate::proxy::ProxyConfig::default(),
