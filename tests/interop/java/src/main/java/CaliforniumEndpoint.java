@@ -3,6 +3,7 @@ import com.google.gson.JsonParser;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
 import org.eclipse.californium.core.config.CoapConfig;
 import org.eclipse.californium.core.network.CoapEndpoint;
 import org.eclipse.californium.cose.AlgorithmID;
@@ -48,7 +49,9 @@ final class CaliforniumEndpoint {
         CoapConfig.register();
         DtlsConfig.register();
         TcpConfig.register();
-        return Configuration.createStandardWithoutFile();
+        // A connection without traffic would be closed after ten seconds, and its observations be gone.
+        return Configuration.createStandardWithoutFile()
+                .set(TcpConfig.TCP_CONNECTION_IDLE_TIMEOUT, 10, TimeUnit.MINUTES);
     }
 
     private static Connector connector(String scheme, Keys keys, Configuration configuration) throws Exception {
