@@ -37,6 +37,10 @@ impl MqttMailbox {
         // The connection says what it cannot write. Not before that, because when it can, nothing is drained behind it.
         self.unwritten = 0;
         drained.queue_empty = self.queue.is_empty();
+        // The output may have had no room for a look at it.
+        if !drained.queue_empty && self.fate_of_first(cx) == Some(Fate::Unstored) {
+            self.note_asked();
+        }
         drained.more = resends_more || self.is_sendable();
         drained.awaiting = self.outbound.in_flight() > 0;
         drained

@@ -1,6 +1,6 @@
 //! Messages of a session that outlives its connection: each of QoS 1 and 2 has a record (ADR 0042).
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use fogmux_bus::{
     ClockSet, Completion, Delivered, Delivery, Publication, Qos, Timestamp,
@@ -93,6 +93,11 @@ impl MqttMailbox {
         if self.outbound.may_skip_to(durable::packet_id(stored)) { Fate::Sendable } else { Fate::Behind }
     }
 
+    /// The same of the first message of the queue.
+    pub(super) fn fate_of_first(&self, cx: &mut Context<'_>) -> Option<Fate> {
+        self.queue.front().map(|kept| self.fate(kept, cx))
+    }
+
     /// Notes that the store wakes the task for the first message of the queue.
     pub(super) fn note_asked(&mut self) {
         let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
@@ -101,14 +106,15 @@ impl MqttMailbox {
         }
     }
 
-    /// Whether a drain would yield something that nobody wakes the task for; asked by the liveness oracle. A store
-    /// takes a message at any moment, also between a drain and this: it wakes the task then, because the drain asked
-    /// it to.
+    /// Whether a drain would yield something that nobody wakes the task for, now or when the store has it; asked by the
+    /// liveness oracle. A store takes a message at any moment, also between a drain and this: it wakes the task then,
+    /// because the drain asked it to.
     pub(in crate::mqtt) fn is_forgotten(&self) -> bool {
         let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
         let asked = self.durable.as_ref().and_then(|durable| durable.asked);
         let wakes = self.out.is_empty() && asked.is_some() && asked == first;
-        !wakes && self.is_sendable()
+        let waits = || self.fate_of_first(&mut Context::from_waker(Waker::noop())) == Some(Fate::Unstored);
+        !wakes && (self.is_sendable() || waits())
     }
 
     /// A message is dropped: its record is forgotten.
