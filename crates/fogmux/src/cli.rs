@@ -2,6 +2,8 @@
 
 mod acl;
 mod client;
+#[cfg(all(test, feature = "bench"))]
+mod documents;
 mod import;
 mod pki;
 

@@ -64,7 +64,10 @@ const REGRESSIONS: [(u64, &str); 22] = [
     (486, "the same, with subscribers as well"),
     (532, "the same, over CoAP"),
     (1_318, "the same, at QoS 2"),
-    (22_269, "a message of QoS 2 behind a full output was not asked for at the store, and so not sent when it was there"),
+    (
+        22_269,
+        "a message of QoS 2 behind a full output was not asked for at the store, and so not sent when it was there",
+    ),
     (24_765, "the same, of a retained message"),
     (35_374, "the same, with a filter of all topics"),
     (9_372, "an observation ended with its Confirmable under way, and the next one waited for NSTART for ever"),

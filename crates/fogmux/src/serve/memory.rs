@@ -52,7 +52,8 @@ impl Activity {
 /// Returns the bytes in the gauges: connections, queues, unfinished input, subscriptions and retained messages.
 fn held_bytes(shared: &Shared) -> u64 {
     let (_, retained) = shared.bus.retained_size();
-    let queued = shared.bus.memory().held() + shared.metrics.counts().unfinished_bytes + shared.bus.subscriptions_bytes();
+    let queued =
+        shared.bus.memory().held() + shared.metrics.counts().unfinished_bytes + shared.bus.subscriptions_bytes();
     shared.admission.connections() as u64 * CONNECTION_BYTES + queued as u64 + retained as u64
 }
 
