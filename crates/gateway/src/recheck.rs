@@ -4,23 +4,25 @@
 /// The rules that a queue was filled under.
 #[derive(Debug)]
 pub(crate) struct Recheck {
-    generation: u64,
+    /// The lower half: an idle connection of XMPP has no room for the other.
+    generation: u32,
     is_due: bool,
 }
 
 impl Recheck {
     /// For a queue that is filled from now on.
     pub(crate) const fn new(generation: u64) -> Self {
-        Self { generation, is_due: false }
+        Self { generation: lower(generation), is_due: false }
     }
 
     /// For a queue that was filled under rules that nobody remembers.
     pub(crate) const fn of_unknown(generation: u64) -> Self {
-        Self { generation, is_due: true }
+        Self { generation: lower(generation), is_due: true }
     }
 
     /// Notes the rules of the moment. Returns whether they are others than at the last call.
     pub(crate) const fn note(&mut self, generation: u64) -> bool {
+        let generation = lower(generation);
         let has_changed = self.generation != generation;
         self.generation = generation;
         self.is_due |= has_changed;
@@ -36,4 +38,10 @@ impl Recheck {
     pub(crate) const fn emptied(&mut self) {
         self.is_due = false;
     }
+}
+
+/// The lower half of a generation, which tells any two near one another apart.
+#[expect(clippy::cast_possible_truncation, reason = "the half that is wanted")]
+pub(crate) const fn lower(generation: u64) -> u32 {
+    generation as u32
 }

@@ -11,7 +11,7 @@ use fogmux_tests::http2::{self, END_HEADERS, HEADERS, PING, RST_STREAM, SETTINGS
 use fogmux_tests::websocket::{self, ByteStream};
 use fogmux_tests::{tcp, tls};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// The transports of MQTT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,9 @@ pub(crate) fn open(gateway: &Gateway, transport: Transport, buffer: Option<usize
         let address = gateway.address(listener)?;
         let Some(bytes) = buffer else { return tcp::connect(address) };
         // Before the handshake, in which TCP says how large its window may become.
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        // A gateway that another case starts now must not inherit it, or it stays open.
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
         set_socket_recv_buffer_size(&socket, bytes)?;
         rustix::net::connect(&socket, &address)?;
         let stream = TcpStream::from(socket);

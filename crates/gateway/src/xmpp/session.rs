@@ -25,6 +25,7 @@ use crate::{
     deadline::Deadline,
     liveness,
     phase::Phase,
+    recheck,
     shutdown::{DRAIN_TICK, Reading, Written},
     stops::Running,
     turn,
@@ -61,8 +62,8 @@ pub(super) struct Session<S> {
     login: Option<Box<Login>>,
     /// Until then, by the clock as it was when the rules were last looked at.
     expires: Option<Pin<Box<Sleep>>>,
-    /// The generation of the rules under which the client was last checked.
-    generation: u64,
+    /// The lower half of the generation of the rules under which the client was last checked.
+    generation: u32,
     /// A shutdown waits for it.
     reading: Option<Reading>,
     /// The gateway shuts down: the connection ends when everything is sent.
@@ -264,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     fn check_control(&mut self, cx: &mut Context<'_>) {
         let authority = self.core.ctx.authority();
-        let generation = authority.generation();
+        let generation = recheck::lower(authority.generation());
         if generation != self.generation {
             self.generation = generation;
             let login = self.login.as_deref();
