@@ -1,6 +1,6 @@
 //! CoAP over TCP and WebSockets by hand (RFC 8323).
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl Line {
             if let Some(message) = self.take()? {
                 return Ok(Some(message));
             }
-            match self.stream.read(&mut buffer) {
+            match tcp::read(&mut self.stream, &mut buffer) {
                 Ok(0) => bail!("the connection has ended"),
                 Ok(count) => self.input.extend(buffer.iter().take(count)),
                 Err(error) if tcp::is_timeout(error.kind()) => return Ok(None),

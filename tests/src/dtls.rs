@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use openssl::ssl::{ShutdownResult, Ssl, SslContext, SslFiletype, SslMethod, SslStream, SslVerifyMode, SslVersion};
 
-use crate::tcp::PATIENCE;
+use crate::tcp::{self, PATIENCE};
 
 /// DTLS 1.2 on the wire (RFC 6347 §4.1).
 const VERSION: [u8; 2] = [0xfe, 0xfd];
@@ -111,7 +111,7 @@ impl Session {
     pub fn exchange(&mut self, message: &[u8]) -> Result<Vec<u8>> {
         self.0.write_all(message)?;
         let mut buffer = vec![0; 2048];
-        let count = self.0.read(&mut buffer).context("no answer under DTLS")?;
+        let count = tcp::read(&mut self.0, &mut buffer).context("no answer under DTLS")?;
         buffer.truncate(count);
         Ok(buffer)
     }

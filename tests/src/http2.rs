@@ -1,6 +1,6 @@
 //! HTTP/2 frames by hand (RFC 9113 §4.1), over cleartext with prior knowledge.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Result, ensure};
@@ -158,7 +158,7 @@ impl Windowless {
                 return Ok(frame);
             }
             let mut buffer = [0; 16 << 10];
-            let count = self.stream.read(&mut buffer)?;
+            let count = tcp::read(&mut self.stream, &mut buffer)?;
             ensure!(count > 0, "the connection ended");
             self.read.extend(buffer.iter().take(count));
         }

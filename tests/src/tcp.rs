@@ -76,6 +76,19 @@ fn connected(socket: socket2::Socket, address: SocketAddr) -> Result<TcpStream> 
     Ok(stream)
 }
 
+/// Reads what is there. A signal interrupts a read that has a timeout, even one that stops the process and lets it go on.
+///
+/// # Errors
+/// As [`Read::read`], but for that.
+pub fn read(stream: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 /// Sends and reads to the end.
 ///
 /// # Errors
@@ -115,7 +128,7 @@ pub fn read_end(stream: &mut TcpStream, patience: Duration) -> Result<End> {
             return Ok(End::Open(bytes));
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut buffer) {
+        match read(stream, &mut buffer) {
             Ok(0) => return Ok(End::Closed(bytes)),
             Ok(count) => bytes.extend(buffer.iter().take(count)),
             Err(error) if is_end(error.kind()) => return Ok(End::Closed(bytes)),

@@ -268,7 +268,7 @@ impl Session {
             }
             let tail: String = self.inbox.chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect();
             let said = || format!("waiting for {end}, {found} of {count} came: …{tail}");
-            let read = self.stream.read(&mut buffer).with_context(said)?;
+            let read = tcp::read(&mut self.stream, &mut buffer).with_context(said)?;
             if read == 0 {
                 bail!("stream ended, {}", said());
             }

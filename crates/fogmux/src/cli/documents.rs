@@ -7,12 +7,12 @@ use clap::Parser as _;
 use super::Cli;
 
 /// The pages for people who use the program: the README, and what is below `docs` but for decisions.
-fn pages(root: &Path) -> Vec<PathBuf> {
+fn pages(root: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut pages = vec![root.join("README.md")];
     let mut folders = vec![root.join("docs")];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
             if path.is_dir() && !path.ends_with("adr") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
@@ -20,14 +20,14 @@ fn pages(root: &Path) -> Vec<PathBuf> {
             }
         }
     }
-    pages
+    Ok(pages)
 }
 
 /// The words of a line up to a comment, a pipe or a redirection, as a shell splits them. A command in `$()` prints 1.
 fn words(line: &str) -> Vec<String> {
     let mut line = line.to_owned();
     while let Some((before, rest)) = line.split_once("$(") {
-        let (_, after) = rest.split_once(')').unwrap();
+        let after = rest.split_once(')').map_or("", |(_, after)| after);
         line = format!("{before}1{after}");
     }
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
@@ -51,7 +51,7 @@ fn words(line: &str) -> Vec<String> {
 fn the_command_lines_of_pages_are_taken() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let mut count = 0;
-    for page in pages(root) {
+    for page in pages(root).unwrap() {
         let text = std::fs::read_to_string(&page).unwrap();
         for line in text.lines().filter_map(|line| line.strip_prefix("    ")) {
             let command = line.strip_prefix("sudo ").unwrap_or(line);
