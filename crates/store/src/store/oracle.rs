@@ -315,7 +315,10 @@ fn a_write_is_pending_until_its_outcome_is_known() {
     let first = rig.write("a", Some(1));
     assert!(rig.store.pending("a").is_same(&first) && rig.store.pending("b").is_ready());
     let removal = rig.write("a", None);
-    assert!(rig.store.pending("a").is_same(&removal));
+    let pending = rig.store.pending("a");
+    // In one set with the write that it removes there is nothing to be written, so its outcome may be known already.
+    let is_known = || std::pin::pin!(removal.clone()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(pending.is_same(&removal) || pending.is_ready() && is_known());
     drop(held);
     assert!(wait(&first) && wait(&removal));
     assert!(rig.store.pending("a").is_ready());
