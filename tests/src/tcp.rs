@@ -76,7 +76,8 @@ fn connected(socket: socket2::Socket, address: SocketAddr) -> Result<TcpStream> 
     Ok(stream)
 }
 
-/// Reads what is there. A signal interrupts a read that has a timeout, even one that stops the process and lets it go on.
+/// Reads what is there. A signal interrupts a read that has a timeout, even one that stops the process and lets it go
+/// on.
 ///
 /// # Errors
 /// As [`Read::read`], but for that.
