@@ -74,6 +74,11 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: a long poll is answered by the rules of its end", run: late::long_polls },
     Case { name: "findings: what waits for a client is not delivered after a deny", run: waiting::denied },
     Case { name: "findings: what waits for an XMPP client is not sent after a deny", run: queues::xmpp },
+    Case {
+        name: "findings: what waits for an XMPP client is not sent after an owner shut it out",
+        run: queues::outcast,
+    },
+    Case { name: "findings: what waits for a CoAP observer is not sent after a deny", run: queues::coap },
     Case { name: "findings: what waits for a window of HTTP/2 is not sent after a deny", run: queues::no_window },
     Case { name: "findings: what waits for an event stream's reader is not sent after a deny", run: queues::parked },
     Case { name: "findings: a stream is resumed with the rights that opened it", run: late::resumed_streams },

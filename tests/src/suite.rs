@@ -1,13 +1,14 @@
 //! A list of cases, filtered by the words on the command line as `cargo test` does.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
@@ -27,11 +28,11 @@ pub fn run(suite: &str, cases: &[Case]) -> ExitCode {
 }
 
 /// The same, but with as many cases at once as there are processors, and one more: most of a case's time it waits.
-/// Only for cases that share nothing and judge no time that the others' load could stretch.
+/// Only for cases that share nothing, and whose bounds on times have room for the load of the others.
 #[must_use]
 pub fn run_side_by_side(suite: &str, cases: &[Case]) -> ExitCode {
     let lanes = thread::available_parallelism().map_or(1, |processors| processors.get() + 1);
-    code(&run_in_lanes(suite, cases, lanes))
+    code(&run_in_lanes(suite, chosen(cases), lanes, CASE_MAX))
 }
 
 fn code(outcome: &Outcome) -> ExitCode {
@@ -57,42 +58,67 @@ impl Outcome {
 /// As [`run`], and says which cases passed.
 #[must_use]
 pub fn run_cases(suite: &str, cases: &[Case]) -> Outcome {
-    run_in_lanes(suite, cases, 1)
+    run_in_lanes(suite, chosen(cases), 1, CASE_MAX)
 }
 
-/// Runs the chosen cases in their order, in so many threads.
-fn run_in_lanes(suite: &str, cases: &[Case], lanes: usize) -> Outcome {
+/// The longest that a case may take. The longest of ours take a minute on a machine with two processors.
+const CASE_MAX: Duration = Duration::from_secs(600);
+
+/// What a lane says of its case.
+enum Said {
+    Began(usize),
+    Ended(usize, Result<String>),
+}
+
+/// The cases that the command line names.
+fn chosen(cases: &[Case]) -> Arc<[Case]> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let chosen = |case: &&Case| words.is_empty() || words.iter().any(|word| case.name.contains(word));
-    let chosen: Vec<&Case> = cases.iter().filter(chosen).collect();
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new((BTreeSet::new(), Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..lanes {
-            scope.spawn(|| {
-                while let Some(case) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let began = Instant::now();
-                    // A case that panics fails; it does not end the suite.
-                    let outcome = panic::catch_unwind(AssertUnwindSafe(case.run));
-                    let outcome = outcome.unwrap_or_else(|panic| Err(anyhow!("panicked: {}", message(&*panic))));
-                    let seconds = began.elapsed().as_secs_f32();
-                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (passed, failed) = &mut *results;
-                    match outcome {
-                        Ok(text) => {
-                            passed.insert(case.name);
-                            println!("{suite} {}: ok in {seconds:.1} s {text}", case.name);
-                        }
-                        Err(error) => {
-                            println!("{suite} {}: FAILED in {seconds:.1} s: {error:#}", case.name);
-                            failed.push(format!("{}: {error:#}", case.name));
-                        }
-                    }
-                }
-            });
+    let is_chosen = |case: &&Case| words.is_empty() || words.iter().any(|word| case.name.contains(word));
+    cases.iter().filter(is_chosen).copied().collect()
+}
+
+/// Runs the cases in their order, in so many threads. A case that does not end in time fails, and the others go on:
+/// its thread is left behind, and ends with the process.
+fn run_in_lanes(suite: &str, chosen: Arc<[Case]>, lanes: usize, case_max: Duration) -> Outcome {
+    let next = Arc::new(AtomicUsize::new(0));
+    let (say, hear) = mpsc::channel();
+    let spawn_lane = || {
+        let (chosen, next, say) = (Arc::clone(&chosen), Arc::clone(&next), say.clone());
+        thread::spawn(move || run_lane(&chosen, &next, &say));
+    };
+    (0..lanes).for_each(|_| spawn_lane());
+    let mut running: BTreeMap<usize, Instant> = BTreeMap::new();
+    let mut failed = Vec::new();
+    let mut passed = BTreeSet::new();
+    while passed.len() + failed.len() < chosen.len() {
+        let oldest = running.iter().min_by_key(|(_, began)| **began).map(|(index, began)| (*index, *began));
+        let patience = oldest.map_or(case_max, |(_, began)| case_max.saturating_sub(began.elapsed()));
+        let (index, outcome) = match (hear.recv_timeout(patience), oldest) {
+            (Ok(Said::Began(index)), _) => {
+                running.insert(index, Instant::now());
+                continue;
+            }
+            (Ok(Said::Ended(index, outcome)), _) => (index, outcome),
+            (Err(_), Some((index, _))) => {
+                spawn_lane();
+                (index, Err(anyhow!("it does not end")))
+            }
+            (Err(_), None) => continue,
+        };
+        // Nothing more is heard of a case that ended too late.
+        let (Some(began), Some(case)) = (running.remove(&index), chosen.get(index)) else { continue };
+        let seconds = began.elapsed().as_secs_f32();
+        match outcome {
+            Ok(text) => {
+                passed.insert(case.name);
+                println!("{suite} {}: ok in {seconds:.1} s {text}", case.name);
+            }
+            Err(error) => {
+                println!("{suite} {}: FAILED in {seconds:.1} s: {error:#}", case.name);
+                failed.push(format!("{}: {error:#}", case.name));
+            }
         }
-    });
-    let (passed, failed) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    }
     for failure in &failed {
         println!("failed: {suite} {}", failure.replace('\n', " | "));
     }
@@ -100,7 +126,47 @@ fn run_in_lanes(suite: &str, cases: &[Case], lanes: usize) -> Outcome {
     Outcome { passed, failed: failed.len() }
 }
 
+/// Runs one case after the other.
+fn run_lane(chosen: &[Case], next: &AtomicUsize, say: &Sender<Said>) {
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let Some(case) = chosen.get(index) else { return };
+        if say.send(Said::Began(index)).is_err() {
+            return;
+        }
+        // A case that panics fails; it does not end the suite.
+        let outcome = panic::catch_unwind(AssertUnwindSafe(case.run));
+        let outcome = outcome.unwrap_or_else(|panic| Err(anyhow!("panicked: {}", message(&*panic))));
+        if say.send(Said::Ended(index, outcome)).is_err() {
+            return;
+        }
+    }
+}
+
 fn message(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUICK: fn() -> Result<String> = || Ok(String::new());
+
+    #[test]
+    fn a_case_that_does_not_end_fails_and_the_others_are_run() {
+        let hang = || loop {
+            thread::park();
+        };
+        let panic = || panic!("a case of this test");
+        let names = ["one", "hangs", "panics", "two", "hangs as well", "three"];
+        let runs = [QUICK, hang, panic, QUICK, hang, QUICK];
+        for lanes in 1..4 {
+            let cases = names.into_iter().zip(runs).map(|(name, run)| Case { name, run }).collect();
+            let outcome = run_in_lanes("suite", cases, lanes, Duration::from_millis(200));
+            assert_eq!(outcome.passed, BTreeSet::from(["one", "two", "three"]));
+            assert_eq!(outcome.failed, 3);
+        }
+    }
 }

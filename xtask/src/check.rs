@@ -41,9 +41,11 @@ fn with_features(subcommand: &str, features: &str) -> Command {
     cargo(&[subcommand, "--package", "fogmux", "--no-default-features", "--features", features, "--locked"])
 }
 
-/// Unit, property and documentation tests of every crate; the black-box suites are parts of their own.
+/// Unit, property and documentation tests of every crate, and of the runner of the black-box suites, which are parts of
+/// their own.
 pub(crate) fn unit(tree: &Tree) -> Result<()> {
     run(cargo_tree("test", &["--exclude", "fogmux-tests"]).current_dir(tree.root()))?;
+    run(cargo_tree("test", &["--lib", "suite::"]).current_dir(tree.root()))?;
     links_of_root(tree)?;
     run(cargo_benches("test", &[]).current_dir(tree.root()))
 }

@@ -1,6 +1,8 @@
 //! The credential for which a handshake was refused, for a log: a claim of the peer's that it has not proved.
 
-use rustls::pki_types::CertificateDer;
+use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier};
+
+use crate::{Alert, exchange, platform::Host};
 
 /// The credential for which a handshake was refused.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,4 +16,20 @@ pub enum Refused {
     Unproven(CertificateDer<'static>),
     /// No certificate, where one is required.
     NoCertificate,
+}
+
+/// Checks a client's chain, which is empty when it has no certificate. `missing` is the alert where one is required.
+pub(crate) fn check_chain(
+    verifier: &dyn ClientCertVerifier,
+    host: Host<'_>,
+    chain: &[CertificateDer<'static>],
+    missing: Alert,
+) -> Result<(), (Alert, Option<Refused>)> {
+    let Some((leaf, intermediates)) = chain.split_first() else {
+        let is_required = verifier.client_auth_mandatory() || !host.credentials.admits_anonymous();
+        return if is_required { Err((missing, Some(Refused::NoCertificate))) } else { Ok(()) };
+    };
+    let now = host.platform.unix_time().map_err(|alert| (alert, None))?;
+    let verified = verifier.verify_client_cert(leaf, intermediates, now);
+    verified.map(drop).map_err(|error| (exchange::alert_of(&error), Some(Refused::Certificate(leaf.clone(), error))))
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -117,13 +118,16 @@ fn put(http: SocketAddr, token: &str, topic: &str, payload: &str) -> Result<()> 
     Ok(())
 }
 
+/// What is read to `end`. The keep-alives of an event stream do not make it wait for longer.
 pub(super) fn read_until(stream: &mut TcpStream, end: &str) -> Result<String> {
+    let deadline = Instant::now() + PATIENCE;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut bytes = Vec::new();
     while !String::from_utf8_lossy(&bytes).contains(end) {
         let mut buffer = [0; 4096];
         let count = stream.read(&mut buffer).with_context(|| String::from_utf8_lossy(&bytes).into_owned())?;
         ensure!(count > 0, "ended: {}", String::from_utf8_lossy(&bytes));
+        ensure!(Instant::now() < deadline, "no {end}: {}", String::from_utf8_lossy(&bytes));
         bytes.extend(buffer.get(..count).unwrap_or_default());
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())

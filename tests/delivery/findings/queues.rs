@@ -1,9 +1,11 @@
 //! Messages that wait at a connection, or for a reader to return, while the reader loses the right to read them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
+use fogmux_tests::coap::{self, ACK, CON, FETCH, Message, OBSERVE, URI_PATH, URI_QUERY};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::http2::{self, Windowless};
 use fogmux_tests::mqtt::{self, Connection};
@@ -25,7 +27,11 @@ struct House {
 
 impl House {
     fn open() -> Result<Self> {
-        let gateway = users::gateway(&[], &["ada", "bob"], &[("acl.toml", ALLOWED)])?;
+        Self::open_with(ALLOWED)
+    }
+
+    fn open_with(rules: &str) -> Result<Self> {
+        let gateway = users::gateway(&[], &["ada", "bob"], &[("acl.toml", rules)])?;
         let (bob, ..) = Login::of("bob", "writer").connect(gateway.address("mqtt")?)?;
         Ok(Self { gateway, bob, next: 0 })
     }
@@ -38,15 +44,29 @@ impl House {
         Ok(())
     }
 
-    /// Publishes events of which every second one is denied to the reader before anything of them is sent.
-    fn publish_and_deny(&mut self) -> Result<()> {
+    fn publish_all(&mut self) -> Result<()> {
         for number in 0..50 {
             self.publish("secret/x", &format!("secret-{number}"))?;
             self.publish("public/x", &format!("public-{number}"))?;
         }
-        self.publish("public/x", LAST)?;
-        fs::write(self.gateway.data().join("acl.toml"), format!("{DENIED}{ALLOWED}"))?;
+        self.publish("public/x", LAST)
+    }
+
+    /// Publishes events of which every second one is denied to the reader before anything of them is sent.
+    fn publish_and_deny(&mut self) -> Result<()> {
+        self.publish_all()?;
+        self.change(&format!("{DENIED}{ALLOWED}"))
+    }
+
+    fn change(&self, rules: &str) -> Result<()> {
+        fs::write(self.gateway.data().join("acl.toml"), rules)?;
         self.gateway.wait_log("users, rules and keys are read again", PATIENCE)
+    }
+
+    fn xmpp(&self, user: &str) -> Result<xmpp::Session> {
+        let stream = tcp::connect(self.gateway.address("xmpps")?)?;
+        let config = tls::config(self.gateway.ca())?;
+        xmpp::Session::plain_password(stream, &config, &users::sasl_plain(user), "r")
     }
 
     /// Checks what the reader was sent after the deny, and that each message is accounted for.
@@ -60,13 +80,12 @@ impl House {
     }
 }
 
-/// An XMPP client that has as many stanzas unacknowledged as it may (XEP-0198).
-pub(super) fn xmpp() -> Result<String> {
-    const WINDOW: usize = 1024;
-    let mut house = House::open()?;
-    let stream = tcp::connect(house.gateway.address("xmpps")?)?;
-    let config = tls::config(house.gateway.ca())?;
-    let mut ada = xmpp::Session::plain_password(stream, &config, &users::sasl_plain("ada"), "r")?;
+/// Stanzas that an XMPP client may leave unacknowledged.
+const WINDOW: usize = 1024;
+
+/// An XMPP client that subscribes to both nodes and leaves as many stanzas unacknowledged as it may (XEP-0198).
+fn subscribed(house: &mut House) -> Result<xmpp::Session> {
+    let mut ada = house.xmpp("ada")?;
     ada.send("<enable xmlns='urn:xmpp:sm:3'/>")?;
     ada.until("<enabled xmlns='urn:xmpp:sm:3'/>")?;
     for node in ["secret/x", "public/x"] {
@@ -78,10 +97,86 @@ pub(super) fn xmpp() -> Result<String> {
     }
     // The answers to the subscriptions are stanzas, too.
     ada.until_count("</message>", WINDOW - 24)?;
-    house.publish_and_deny()?;
+    Ok(ada)
+}
+
+/// Acknowledges what has come, and reads what waited.
+fn released(ada: &mut xmpp::Session) -> Result<String> {
     ada.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", WINDOW - 24))?;
-    let seen = ada.until(LAST)?;
+    ada.until(LAST)
+}
+
+pub(super) fn xmpp() -> Result<String> {
+    let mut house = House::open()?;
+    let mut ada = subscribed(&mut house)?;
+    house.publish_and_deny()?;
+    let seen = released(&mut ada)?;
     house.check(&seen)
+}
+
+/// An XMPP client that the owner of a node shuts out of it (XEP-0060 §8.9).
+pub(super) fn outcast() -> Result<String> {
+    const RULES: &str = "[[allow]]\nuser = [\"ada\", \"bob\"]\nboth = [\"#\"]\n";
+    let mut house = House::open_with(RULES)?;
+    let mut owner = house.xmpp("bob")?;
+    let answer = owner.entity("set", "<create node='secret/x'/>")?;
+    ensure!(answer.contains("type='result'"), "{answer}");
+    let mut ada = subscribed(&mut house)?;
+    house.publish_all()?;
+    let bare = ada.jid.split('/').next().unwrap_or_default();
+    let change = format!("<affiliation jid='{bare}' affiliation='outcast'/>");
+    let answer = owner.owner("set", &format!("<affiliations node='secret/x'>{change}</affiliations>"))?;
+    ensure!(answer.contains("type='result'"), "{answer}");
+    let seen = released(&mut ada)?;
+    house.check(&seen)
+}
+
+/// A CoAP client that observes a filter and leaves a Confirmable notification unacknowledged.
+pub(super) fn coap() -> Result<String> {
+    const TOPICS: usize = 20;
+    let for_anybody = |rules: &str| rules.replace("user = \"ada\"", "anonymous = true");
+    let mut house = House::open_with(&for_anybody(ALLOWED))?;
+    let socket = coap::endpoint(house.gateway.address("coap")?)?;
+    let options: [(u16, &[u8]); 3] = [(OBSERVE, b""), (URI_PATH, b"ps"), (URI_QUERY, b"filter=#")];
+    socket.send(&coap::message(CON, FETCH, 1, b"t", &options, b""))?;
+    let receive = || {
+        let datagram = coap::receive(&socket, PATIENCE)?.context("nothing comes")?;
+        Message::of_datagram(&datagram)
+    };
+    let answer = receive()?;
+    ensure!(answer.kind == ACK && answer.code == 0x45, "{answer:?}");
+    // One after the other, until the gateway wants to know whether they arrive.
+    let unacknowledged = loop {
+        house.publish("public/before", "before")?;
+        let notification = receive()?;
+        if notification.kind == CON {
+            break notification.id;
+        }
+    };
+    for number in 0..TOPICS {
+        house.publish(&format!("secret/{number}"), &format!("secret-{number}"))?;
+        house.publish(&format!("public/{number}"), &format!("public-{number}"))?;
+    }
+    house.change(&for_anybody(&format!("{DENIED}{ALLOWED}")))?;
+    let acknowledge = |id: u16| socket.send(&coap::message(ACK, 0, id, b"", &[], b""));
+    acknowledge(unacknowledged)?;
+    let mut seen = BTreeSet::new();
+    while (0..TOPICS).any(|number| !seen.contains(&format!("public-{number}"))) {
+        let notification = receive().with_context(|| format!("{seen:?}"))?;
+        if notification.kind == CON {
+            acknowledge(notification.id)?;
+        }
+        seen.insert(String::from_utf8_lossy(&notification.payload).into_owned());
+    }
+    // A last one, behind which nothing waits.
+    house.publish("public/x", LAST)?;
+    while !seen.contains(LAST) {
+        seen.insert(String::from_utf8_lossy(&receive()?.payload).into_owned());
+    }
+    ensure!(!seen.iter().any(|payload| payload.contains("secret")), "sent after the deny: {seen:?}");
+    house.gateway.check_conservation()?;
+    house.gateway.check_alive()?;
+    Ok(String::new())
 }
 
 /// An event stream over HTTP/2 whose reader lets nothing through.
@@ -122,6 +217,8 @@ pub(super) fn parked() -> Result<String> {
         anyhow::Ok(stream)
     };
     let mut first = follow("")?;
+    // The stream is open when the head of its response is there.
+    read_until(&mut first, "\r\n\r\n")?;
     house.publish("public/x", "before")?;
     let text = read_until(&mut first, "before")?;
     let id = text.lines().rev().find_map(|line| line.strip_prefix("id:")).context("no id")?.trim().to_owned();

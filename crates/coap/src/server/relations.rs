@@ -334,9 +334,9 @@ impl<P: Peer> Server<P> {
         let Some(relation) = self.relations.remove(&mut self.peers, key) else { return };
         if let Some(confirmable) = relation.in_flight {
             self.take_confirmable(confirmable);
-            // The next message that waits for the place has it as soon as something may be sent.
+            // The next message that waits for the place has it as soon as something may be sent: the timer is due.
             if self.peers.get(relation.peer).is_some_and(|peer| !peer.waiting.is_empty()) {
-                self.timers.add(relation.sent_at.unwrap_or_default(), Timer::Place(relation.peer));
+                self.timers.add(Timestamp::default(), Timer::Place(relation.peer));
             }
         }
         self.events.push_back(Event::ObserverGone { relation: RelationId(key), reason });

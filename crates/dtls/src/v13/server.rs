@@ -19,12 +19,13 @@ use super::{
     session::{EPOCH_DATA, Session, Terms},
 };
 use crate::{
-    Alert, Channel, ChannelSuite, Refused, Watch, exchange,
+    Alert, Channel, ChannelSuite, Refused, Watch,
     hello::Verified,
     limit::RecordLimit,
     platform::Host,
     prf::Side,
     reassembly::{Message, Reassembly},
+    refused,
     suite::Aead,
     wire::{Cid, OTHERS_MAX, Reader, message},
 };
@@ -287,23 +288,12 @@ impl Handshake {
     fn verified_chain(&mut self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
         let verifier = self.verifier.clone().ok_or(Alert::UnexpectedMessage)?;
         let chain = chain(body)?;
-        match chain.split_first() {
-            None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
-                self.refuse(Refused::NoCertificate);
-                Err(Alert::CertificateRequired)
-            }
-            None => Ok(chain),
-            Some((leaf, intermediates)) => {
-                match verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?) {
-                    Ok(_) => Ok(chain),
-                    Err(error) => {
-                        let alert = exchange::alert_of(&error);
-                        self.refuse(Refused::Certificate(leaf.clone(), error));
-                        Err(alert)
-                    }
-                }
-            }
-        }
+        // RFC 8446 §4.4.2.4.
+        refused::check_chain(&*verifier, host, &chain, Alert::CertificateRequired).map_err(|(alert, refused)| {
+            self.refused = refused.map(Box::new);
+            alert
+        })?;
+        Ok(chain)
     }
 
     fn refuse(&mut self, refused: Refused) {

@@ -1,5 +1,7 @@
 //! `GET /subscribe`: the reader's end of an event stream, as server-sent events, lines of JSON or WebSocket messages.
 
+mod wanted;
+
 use std::{
     future::Future,
     pin::Pin,
@@ -9,8 +11,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_auth::{Action, Door, Reach};
-use fogmux_bus::{Claim, Displaced, Mailbox as _, Qos, ReadGate as _, Subscription};
+use fogmux_auth::{Door, Reach};
+use fogmux_bus::{Claim, Displaced, Mailbox as _, ReadGate as _, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
     sse::{self, EventId, GapReason},
@@ -24,14 +26,15 @@ use http::{
 use smallvec::SmallVec;
 use tokio::time::Sleep;
 
+use self::wanted::wanted;
 use super::{
     conn::{Conn, Upgrade},
     framing::Format,
-    identity::{Gate, Identity},
+    identity::Identity,
     payload::Payload,
     respond,
     stream::EventStream,
-    streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
+    streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken},
     translate, websocket,
 };
 use crate::{clients::Listed, liveness::check_sleep, phase::Phase, recheck::Recheck, shutdown::Reading, turn};
@@ -354,36 +357,6 @@ impl Drop for Follow {
 fn next_look(conn: &Conn, identity: &Identity) -> tokio::time::Instant {
     let next = tokio::time::Instant::now() + conn.ctx.door.config.event_keep_alive;
     next.min(conn.ctx.shared.clock.instant(identity.expires()))
-}
-
-fn wanted(conn: &Conn, identity: &Identity, query: &Query<'_>) -> Result<Wanted, Problem<'static>> {
-    if query.filters.is_empty() {
-        return Err(Problem::new(Kind::InvalidFilter).detail("`filter` is missing"));
-    }
-    let mut subscriptions = Vec::with_capacity(query.filters.len());
-    for filter in &query.filters {
-        let subscription =
-            Subscription::parse(filter).map_err(|error| Problem::new(Kind::InvalidFilter).detail(error.to_string()))?;
-        match identity.gate.access().may_subscribe(&subscription.filter) {
-            Reach::Nothing(decision) => {
-                let gate = &identity.gate;
-                return Err(gate.forbidden(&conn.ctx, Action::Read, &subscription.filter, &decision));
-            }
-            Reach::Some | Reach::Everything => {}
-        }
-        if !subscriptions.contains(&subscription) {
-            subscriptions.push(subscription);
-        }
-    }
-    let gate: Arc<dyn fogmux_bus::ReadGate> = Arc::<Gate>::clone(&identity.gate);
-    Ok(Wanted {
-        principal: identity.principal().clone(),
-        owner: identity.owner(conn),
-        gate,
-        subscriptions,
-        max_qos: query.qos.and_then(Qos::from_u8).unwrap_or(Qos::ExactlyOnce),
-        kept: query.retained.unwrap_or(true),
-    })
 }
 
 fn unavailable(reason: NoStream) -> Problem<'static> {

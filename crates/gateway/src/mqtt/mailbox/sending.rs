@@ -91,11 +91,7 @@ impl MqttMailbox {
             }
             match self.fate(front, cx) {
                 Fate::Sendable => {}
-                Fate::Behind => break,
-                Fate::Unstored => {
-                    self.note_asked();
-                    break;
-                }
+                Fate::Behind | Fate::Unstored => break,
                 Fate::Refused => {
                     drained.refused += 1;
                     self.drop_oldest();
