@@ -4,6 +4,7 @@ mod access;
 mod guesses;
 mod late;
 mod paths;
+mod placeholders;
 mod queues;
 mod refused_certificates;
 mod refused_claims;
@@ -49,6 +50,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: DTLS handshakes that wait at Finished are judged one after another", run: guesses::parked },
     Case { name: "findings: a short key is warned of", run: guesses::short_keys },
     Case { name: "findings: a deny matches a name however it is written", run: access::spellings },
+    Case {
+        name: "findings: only MQTT client identifiers stand for %c in a rule",
+        run: placeholders::client_identifiers,
+    },
     Case { name: "findings: metrics ask a rule, and no proxy makes a request local", run: access::metrics },
     Case { name: "findings: a listener beyond loopback without rules is warned of", run: access::no_rules },
     Case { name: "findings: 47 addresses that guess do not keep the owner of a name out", run: access::lockout },
@@ -71,6 +76,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: lists for one client over CoAP refuse none for another", run: shares::lists },
     Case { name: "findings: idempotency keys of one user push out none of another", run: shares::keys },
     Case { name: "findings: a body that takes long is judged by the rules of its end", run: late::slow_bodies },
+    Case { name: "findings: a change over the API is judged by the rules of its end", run: late::slow_change },
     Case { name: "findings: a long poll is answered by the rules of its end", run: late::long_polls },
     Case { name: "findings: what waits for a client is not delivered after a deny", run: waiting::denied },
     Case { name: "findings: what waits for an XMPP client is not sent after a deny", run: queues::xmpp },

@@ -360,4 +360,14 @@ mod tests {
         assert!(matches!(users.set_groups("nobody", &[]), Err(UserError::Unknown)));
         assert!(matches!(users.set_disabled("nobody", true), Err(UserError::Unknown)));
     }
+    #[test]
+    fn a_name_neither_begins_nor_ends_with_a_space() {
+        // RFC 4013 §2.1 maps the spaces of other scripts to this one.
+        for space in [' ', '\u{a0}', '\u{2003}', '\u{3000}'] {
+            assert_eq!(prepared_name(&format!("ada{space}king")).as_deref(), Some("ada king"), "{space:?}");
+            for name in [format!("{space}ada"), format!("ada{space}"), format!("{space}")] {
+                assert_eq!(prepared_name(&name), None, "{name:?}");
+            }
+        }
+    }
 }

@@ -76,7 +76,7 @@ impl<'a> RefusedLogin<'a> {
         let token = token.or_else(|| looks_like_token(claimed.as_bytes()).then_some(claimed));
         let of_token = token.map(|token| shared.authority.claimed_user(token).unwrap_or_default());
         let claimed = cut(of_token.as_deref().unwrap_or(claimed));
-        let client = if looks_like_token(client.as_bytes()) { "" } else { cut(client) };
+        let client = shown_client(client);
         tracing::warn!(
             target: TARGET,
             %peer, port, %door, %by, ?claimed, ?client, ?reason, suppressed, suppressed_others,
@@ -162,7 +162,7 @@ pub(crate) fn refused_action(
     let Some(Suppressed { same: suppressed, others: suppressed_others }) = noted else { return };
     let peer = address.map_or_else(|| "-".to_owned(), |address| address.to_canonical().to_string());
     let port = from.map_or(0, |from| from.port());
-    let (principal, client, door) = (&*access.principal().name, cut(access.client()), access.door().name());
+    let (principal, client, door) = (&*access.principal().name, shown_client(access.client()), access.door().name());
     let topic = cut(topic);
     tracing::warn!(
         target: TARGET,
@@ -175,7 +175,7 @@ pub(crate) fn refused_action(
 pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     let (peer, port) = (by.address.ip().to_canonical(), by.address.port());
     let (by, door) = (&*principal.name, client.door.name());
-    let (address, principal, client) = (client.address, cut(&client.principal), cut(&client.client));
+    let (address, principal, client) = (client.address, cut(&client.principal), shown_client(&client.client));
     tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
 }
 
@@ -227,8 +227,13 @@ pub(crate) fn log_changed(by: &Peer, principal: &Principal, filter: &str) {
 #[cfg(feature = "http")]
 pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::held::Ended) {
     let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
-    let (principal, client) = (cut(&ended.principal), cut(&ended.client));
+    let (principal, client) = (cut(&ended.principal), shown_client(&ended.client));
     tracing::info!(target: TARGET, %peer, port, ?by, ?principal, ?client, "session ended");
+}
+
+/// A client identifier, for a line of the log. Clients also put tokens in its place, which are never logged.
+pub(crate) fn shown_client(client: &str) -> &str {
+    if looks_like_token(client.as_bytes()) { "" } else { cut(client) }
 }
 
 /// The beginning of a text that a peer chose, for a line of the log.

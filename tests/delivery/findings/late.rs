@@ -76,6 +76,37 @@ pub(super) fn long_polls() -> Result<String> {
     Ok(String::new())
 }
 
+/// A change over the administration API whose body takes long.
+pub(super) fn slow_change() -> Result<String> {
+    const BODY: &[u8] = b"{\"password\":\"a-long-enough-one\"}";
+    const ADMIN: &str = "\n[[allow]]\nuser = \"admin\"\nboth = [\"$fogmux/admin\"]\n";
+    let administers = RULES.replacen("\"#\"", "\"#\", \"$fogmux/admin\"", 1) + ADMIN;
+    let mut gateway = users::gateway(&["auth.api_changes=true"], &["ada", "admin"], &[("acl.toml", &administers)])?;
+    let http = gateway.address("http")?;
+    let begin = |name: &str| -> Result<TcpStream> {
+        let mut stream = tcp::connect(http)?;
+        let (user, length) = (users::authorization("ada"), BODY.len());
+        let fields = format!("Content-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n");
+        write!(stream, "PUT /api/v1/users/{name} HTTP/1.1\r\nHost: localhost\r\n{user}{fields}\r\n")?;
+        read_until(&mut stream, "100 Continue\r\n\r\n")?;
+        Ok(stream)
+    };
+    let mut before = begin("bob")?;
+    before.write_all(BODY)?;
+    ensure!(status(&mut before)? == 201, "a change that the rules allow");
+    let mut late = begin("eve")?;
+    let (first, rest) = BODY.split_at(5);
+    late.write_all(first)?;
+    fs::write(gateway.data().join("acl.toml"), format!("{RULES}{ADMIN}"))?;
+    gateway.wait_log(READ_AGAIN, PATIENCE)?;
+    late.write_all(rest)?;
+    ensure!(status(&mut late)? == 403, "a change whose right was withdrawn before its end");
+    let added = fs::read_to_string(gateway.data().join("users.toml"))?;
+    ensure!(added.contains("bob") && !added.contains("eve"), "{added}");
+    gateway.check_alive()?;
+    Ok(String::new())
+}
+
 pub(super) fn resumed_streams() -> Result<String> {
     const KEY: &[u8] = b"0123456789abcdef0123456789abcdef";
     let home = tempfile::tempdir()?;

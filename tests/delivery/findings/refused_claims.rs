@@ -8,7 +8,7 @@ use fogmux_tests::gateway::Gateway;
 use fogmux_tests::{mqtt, tcp, tls, xmpp};
 
 use super::refused_log::{lines, wait_line};
-use super::{connack, secrets, status};
+use super::{PATIENCE, connack, secrets, status};
 use crate::logins::users;
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
@@ -75,6 +75,13 @@ pub(super) fn tokens() -> Result<String> {
         ensure!(is_refused(&gateway, "pump-4", &made(holder)?, password)?, "a forged token was taken");
         wait_line(&gateway, &["door=mqtt", by, &format!("claimed=\"{holder}\"")])?;
     }
+    // A client identifier, of a client that is refused and of one whose action is: both are named without it.
+    ensure!(is_refused(&gateway, &made("kim")?, "ada", Some("wrong"))?, "a wrong password was taken");
+    wait_line(&gateway, &["door=mqtt", "by=password", "claimed=\"ada\"", "client=\"\""])?;
+    let mut connection = mqtt::Connection::open(gateway.address("mqtt")?, mqtt::V4, &made("lee")?)?;
+    connection.stream.write_all(&mqtt::publish(mqtt::V4, b"$SYS/x", b"", 0, false, 0))?;
+    gateway.wait_log("action refused", PATIENCE)?;
+    drop(connection);
     // XMPP by OAUTHBEARER (RFC 7628 §3.1).
     let message = format!("n,,\u{1}auth=Bearer {}\u{1}\u{1}", made("eve")?);
     let message = openssl::base64::encode_block(message.as_bytes());

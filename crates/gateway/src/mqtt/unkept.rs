@@ -3,7 +3,7 @@
 use fogmux_bus::Publication;
 
 use super::context::MqttContext;
-use crate::audit::cut;
+use crate::audit::{cut, shown_client};
 
 /// Logs the first of these messages in a batch, a line a second at most.
 pub(super) fn log(ctx: &MqttContext, batch: &[Publication<'_>]) {
@@ -11,7 +11,8 @@ pub(super) fn log(ctx: &MqttContext, batch: &[Publication<'_>]) {
     let Some(publication) = batch.iter().find(is_unkept) else { return };
     let Some(suppressed) = ctx.door.unkept_log.admit(ctx.now()) else { return };
     let publisher = publication.publisher;
-    let (topic, principal, client) = (cut(publication.topic.as_str()), &*publisher.principal, cut(&publisher.client));
+    let (topic, principal) = (cut(publication.topic.as_str()), &*publisher.principal);
+    let client = shown_client(&publisher.client);
     tracing::warn!(
         ?topic,
         ?principal,
