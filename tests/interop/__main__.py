@@ -59,7 +59,7 @@ async def run_matrix(arguments, report):
     print(report.matrix())
 
 
-PARTS = ["documents", "matrix", "scenarios", "access", "powercut", "loss"]
+PARTS = ["documents", "matrix", "scenarios", "access", "powercut", "crash", "loss"]
 
 
 async def main() -> int:
@@ -88,6 +88,9 @@ async def main() -> int:
     if "powercut" in parts:
         from powercut import run_powercut
         await run_powercut(arguments, report)
+    if "crash" in parts:
+        from crash import run_crash
+        await run_crash(arguments, report)
     if "loss" in parts:
         from loss import run_loss
         await run_loss(arguments, report)

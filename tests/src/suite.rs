@@ -64,7 +64,7 @@ pub fn run_cases(suite: &str, cases: &[Case]) -> Outcome {
 /// The longest that a case may take. The longest of ours take a minute on a machine with two processors.
 const CASE_MAX: Duration = Duration::from_secs(600);
 
-/// What a lane says of its case.
+/// A word of a lane about its case.
 enum Said {
     Began(usize),
     Ended(usize, Result<String>),

@@ -149,7 +149,7 @@ fn put(http: SocketAddr, token: &str, topic: &str, payload: &str) -> Result<()> 
     Ok(())
 }
 
-/// What is read to `end`. The keep-alives of an event stream do not make it wait for longer.
+/// Reads up to `end`, and returns all of it. The keep-alives of an event stream do not make it wait for longer.
 pub(super) fn read_until(stream: &mut TcpStream, end: &str) -> Result<String> {
     let deadline = Instant::now() + PATIENCE;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,0 +1,282 @@
+"""Crashes: `kill -9` at a random moment while clients of every door write, again and again on one data directory.
+
+Properties of all lives of the gateway, at its default durability:
+- the kept value of a topic is the last that was acknowledged, or one whose acknowledgement the crash has cut off;
+- a session that is away is delivered every acknowledged message in the order of its topic, once if it was sent once;
+- a session that comes back in each life is delivered the same, of QoS 2 nothing twice and all in order;
+- a session that was ended does not come back; every start works.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import tempfile
+from collections import defaultdict, deque
+
+import paho.mqtt.client as paho
+
+from client import PATIENCE
+from clients_coap import Aiocoap
+from clients_mqtt import TCP, Connection
+from clients_xmpp import Slixmpp
+from gateway import Gateway
+from patience import within
+from scenarios import HttpDoor
+
+KILLS = int(os.environ.get("FOGMUX_KILLS", "10"))
+TOPICS = 8
+"""Topics of each door; each has one writer."""
+WINDOW = 20
+"""Messages that a publisher of MQTT has under way."""
+QUEUES = "[mqtt]\nqueue_messages_max = 10000000\nqueue_bytes_max = \"4GiB\"\n"
+ROUTE = "crash/#"
+
+
+class Topic:
+    """What was written to a topic; the values count up, None clears."""
+
+    qos = 1
+
+    def __init__(self, name):
+        self.name, self.number = name, 0
+        self.value: int | None = None
+        self.unknown: list[int | None] = []
+        self.acknowledged: set[int] = set()
+
+    async def write(self, client):
+        """Writes until it is cancelled."""
+        while True:
+            self.number += 1
+            value = None if self.value is not None and self.number % 8 == 0 else self.number
+            self.unknown.append(value)
+            if value is None:
+                await client.clear(self.name)
+            else:
+                await client.publish(self.name, str(value).encode(), "text/plain;charset=utf-8")
+                self.acknowledged.add(value)
+            self.value = value
+            self.unknown.clear()
+
+    def judge(self, kept: int | None) -> str | None:
+        """What is wrong with the value after a crash; it is the last one from now on."""
+        allowed = [self.value, *self.unknown]
+        if kept not in allowed:
+            return f"{self.name} has {kept}, and not one of {allowed}"
+        self.value, self.unknown = kept, []
+        return None
+
+
+class Publisher:
+    """A publisher of MQTT whose session outlives the gateway; its messages are not retained."""
+
+    def __init__(self, qos):
+        self.qos, self.number = qos, 0
+        self.name = f"crash/mqtt/{qos}"
+        self.under_way: dict[int, int] = {}
+        self.acknowledged: set[int] = set()
+        self.client = persistent(f"publisher-{qos}")
+        self.client.max_inflight_messages_set(WINDOW)
+        # Called by paho's thread, which holds its locks.
+        self.published: deque[int] = deque()
+        self.client.on_publish = lambda client, data, mid, *_: self.published.append(mid)
+
+    def note(self):
+        """Takes note of what has been acknowledged."""
+        while self.published:
+            self.acknowledged.add(self.under_way.pop(self.published.popleft()))
+
+    async def write(self):
+        """Writes until it is cancelled."""
+        while True:
+            self.note()
+            while len(self.under_way) < WINDOW:
+                self.number += 1
+                sent = self.client.publish(self.name, str(self.number), self.qos)
+                self.under_way[sent.mid] = self.number
+            await asyncio.sleep(0.001)
+
+
+class Session:
+    """A subscriber of MQTT with QoS 2 whose session outlives the gateway."""
+
+    def __init__(self, name, is_away):
+        self.name, self.is_away, self.client = name, is_away, persistent(name)
+        self.got: dict[str, list[int]] = defaultdict(list)
+        self.client.on_message = lambda client, data, message: self._arrived(message)
+
+    def _arrived(self, message):
+        if message.payload:
+            self.got[message.topic].append(int(message.payload))
+
+    def lacks(self, written) -> str | None:
+        """What of the acknowledged messages has not come."""
+        for one in written:
+            missing = one.acknowledged - set(self.got[one.name])
+            if missing:
+                return f"{len(missing)} messages of {one.name} for {self.name}, the first is {min(missing)}"
+        return None
+
+    def judge(self, written) -> str | None:
+        """What is wrong with that which came."""
+        for one in written:
+            got = self.got[one.name]
+            if got and max(got) > one.number:
+                return f"{self.name} got {max(got)} of {one.name}, which nobody sent"
+            # Of QoS 1, which the other doors have as well, what a crash cuts off is sent again.
+            is_once = one.qos == 2 or self.is_away and not isinstance(one, Publisher)
+            if is_once and got != sorted(set(got)):
+                return f"{self.name} got messages of {one.name} twice or out of order"
+        return self.lacks(written)
+
+
+def persistent(name):
+    """A client of 3.1.1 without Clean Session."""
+    return paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=False, protocol=paho.MQTTv311,
+                       reconnect_on_failure=False)
+
+
+async def join(client, gateway, is_new, subscribe=False):
+    """Connects a client with the session that it had."""
+    loop = asyncio.get_running_loop()
+    connected, granted = loop.create_future(), loop.create_future()
+
+    def settle(future, value):
+        loop.call_soon_threadsafe(lambda: future.done() or future.set_result(value))
+    client.on_connect = lambda c, data, flags, reason, properties: settle(connected, (flags, reason))
+    client.on_subscribe = lambda c, data, mid, reasons, properties: settle(granted, reasons)
+    host, port = gateway.mqtt_address(TCP)
+    await asyncio.to_thread(client.connect, host, port, 60)
+    client.loop_start()
+    flags, reason = await within(connected, PATIENCE)
+    if reason.is_failure or flags.session_present == is_new:
+        raise AssertionError(f"{client._client_id}: {reason}, session present {flags.session_present}")
+    if subscribe:
+        client.subscribe(ROUTE, 2)
+        await within(granted, PATIENCE)
+
+
+async def leave(client):
+    client.disconnect()
+    await asyncio.to_thread(client.loop_stop)
+
+
+class Crashes:
+    """All lives of one data directory."""
+
+    def __init__(self, arguments, report):
+        self.binary, self.report = arguments.bin, report
+        self.doors = [Aiocoap, HttpDoor, Slixmpp]
+        self.topics = [[Topic(f"crash/{kind.door}/{number}") for number in range(TOPICS)] for kind in self.doors]
+        self.publishers = [Publisher(1), Publisher(2)]
+        self.live, self.away = Session("live", is_away=False), Session("away", is_away=True)
+        self.ended = 0
+
+    def written(self):
+        return [*(topic for topics in self.topics for topic in topics), *self.publishers]
+
+    async def run(self):
+        with tempfile.TemporaryDirectory(prefix="fogmux-data-") as data:
+            async with Gateway(self.binary, QUEUES, data) as gateway:
+                await join(self.away.client, gateway, is_new=True, subscribe=True)
+                await leave(self.away.client)
+                await self.life(gateway, is_first=True)
+            for _ in range(KILLS - 1):
+                async with Gateway(self.binary, QUEUES, data) as gateway:
+                    await self.judge(gateway)
+                    await self.life(gateway, is_first=False)
+            async with Gateway(self.binary, QUEUES, data) as gateway:
+                await self.judge(gateway)
+                await self.last(gateway)
+        count = sum(len(one.acknowledged) for one in self.written())
+        clears = sum(topic.number // 8 for topics in self.topics for topic in topics)
+        print(f"  {KILLS} crashes: {count} messages acknowledged, about {clears} topics cleared, {self.ended} sessions "
+              "ended")
+
+    async def life(self, gateway, is_first):
+        """Everybody writes until the gateway is killed."""
+        clients = [kind(gateway) for kind in self.doors]
+        for client in clients:
+            await client.open()
+        for publisher in self.publishers:
+            await join(publisher.client, gateway, is_new=is_first)
+        await join(self.live.client, gateway, is_new=is_first, subscribe=is_first)
+        await self.end_a_session(gateway)
+        writers = [topic.write(client) for client, topics in zip(clients, self.topics) for topic in topics]
+        writers += [publisher.write() for publisher in self.publishers]
+        tasks = [asyncio.create_task(writer) for writer in writers]
+        await asyncio.sleep(random.uniform(0.2, 1.2))
+        failed = [task.exception() for task in tasks if task.done()]
+        self.report.check("crashes: every write is taken", None if not failed else f"{failed}")
+        await gateway.kill()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for client in [*(publisher.client for publisher in self.publishers), self.live.client]:
+            await asyncio.to_thread(client.loop_stop)
+        for client in clients:
+            try:
+                await asyncio.wait_for(client.close(), 5)
+            except Exception:
+                # Its peer is dead.
+                pass
+
+    async def end_a_session(self, gateway):
+        """One that is there, and is ended by a clean start."""
+        for clean in (False, True):
+            connection = Connection(gateway, paho.MQTTv311, TCP, client_id=f"ended-{self.ended}", clean=clean)
+            await connection.open()
+            if not clean:
+                await connection.subscribe(ROUTE)
+            await connection.close()
+        self.ended += 1
+
+    async def judge(self, gateway):
+        """Looks at everything that is kept."""
+        http = HttpDoor(gateway)
+        await http.open()
+        for topics in self.topics:
+            for topic in topics:
+                kept = await http.get(topic.name)
+                self.report.check("crashes: what was acknowledged is kept",
+                                  topic.judge(None if kept is None else int(kept.payload)))
+        await http.close()
+        connection = Connection(gateway, paho.MQTTv311, TCP, client_id=f"ended-{self.ended - 1}", clean=False)
+        flags, _ = await connection.open()
+        self.report.check("crashes: a session that was ended is gone",
+                          "it is there" if flags.session_present else None)
+        await connection.close()
+
+    async def last(self, gateway):
+        """What is owed is delivered."""
+        for publisher in self.publishers:
+            await join(publisher.client, gateway, is_new=False)
+        for session in (self.live, self.away):
+            await join(session.client, gateway, is_new=False)
+
+        async def all_there():
+            while any(publisher.under_way for publisher in self.publishers) or any(
+                    session.lacks(self.written()) for session in (self.live, self.away)):
+                await asyncio.sleep(0.2)
+                for publisher in self.publishers:
+                    publisher.note()
+        try:
+            await within(all_there(), PATIENCE + 5 * KILLS)
+        except TimeoutError:
+            pass
+        for publisher in self.publishers:
+            self.report.check("crashes: every message of MQTT is acknowledged at last",
+                              f"{len(publisher.under_way)} are not" if publisher.under_way else None)
+        for session in (self.live, self.away):
+            self.report.check(f"crashes: the session that is {session.name}", session.judge(self.written()))
+        for client in [*(publisher.client for publisher in self.publishers), self.live.client, self.away.client]:
+            await leave(client)
+
+
+async def run_crash(arguments, report):
+    # It logs each stanza that it cannot send because its peer is dead.
+    logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
+    try:
+        await Crashes(arguments, report).run()
+    except Exception as error:
+        report.check("crashes", f"{type(error).__name__}: {error}")
