@@ -22,6 +22,7 @@ mod reload;
 mod restart;
 mod sessions;
 mod shutdown;
+mod small;
 mod stopped;
 mod store;
 mod vanished;
@@ -109,6 +110,7 @@ pub(crate) const CASES: &[Case] = &[
     memory::CLIENTS_GONE,
     memory::TLS_CLIENTS_GONE,
     mixed::GONE,
+    small::SMALL,
     polite::FORGOTTEN,
     polite::DISCONNECTS,
     vanished::EVERY_LISTENER,

@@ -14,9 +14,9 @@ use crate::mqtt::wire::{self, Transport};
 
 pub(super) const GONE: Case = Case { name: "memory: clients of every door at once come and go", run: gone };
 
-const PSK: &[u8] = b"a key of 16 byte";
+pub(super) const PSK: &[u8] = b"a key of 16 byte";
 /// How long each driver goes on.
-const LOAD: Duration = Duration::from_secs(20);
+pub(super) const LOAD: Duration = Duration::from_secs(20);
 /// Clients that each driver has at once.
 const AT_ONCE: usize = 24;
 /// The load takes more than this for a time: the bound afterwards is 8 MB.
@@ -78,7 +78,7 @@ fn retain(gateway: &Gateway, payload: &[u8]) -> Result<()> {
 }
 
 /// Runs all drivers side by side. Returns how many rounds each had.
-fn load(gateway: &Gateway, lasting: Duration) -> Result<String> {
+pub(super) fn load(gateway: &Gateway, lasting: Duration) -> Result<String> {
     let end = Instant::now() + lasting;
     let told: Result<Vec<String>> = std::thread::scope(|scope| {
         let running = DRIVERS.map(|(name, driver)| {
