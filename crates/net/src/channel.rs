@@ -219,12 +219,15 @@ pub trait PskAttempt: Send + Sync {
 #[must_use]
 pub(crate) fn claimed_by(der: &[u8]) -> Box<str> {
     let read = X509Certificate::from_der(der).ok().and_then(|(_, certificate)| common_name(&certificate));
-    read.unwrap_or_else(|| fingerprint(digest(&SHA256, der).as_ref()))
+    // Nobody can claim the fingerprint of another.
+    read.filter(|name| !name.starts_with(OF_FINGERPRINT)).unwrap_or_else(|| fingerprint(digest(&SHA256, der).as_ref()))
 }
+
+const OF_FINGERPRINT: &str = "sha256:";
 
 fn fingerprint(sha256: &[u8]) -> Box<str> {
     let beginning = sha256.get(..FINGERPRINT).unwrap_or(sha256);
-    format!("sha256:{}", hex(beginning)).into()
+    format!("{OF_FINGERPRINT}{}", hex(beginning)).into()
 }
 
 /// Bytes as hexadecimal digits.

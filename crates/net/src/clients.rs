@@ -6,7 +6,9 @@
 //! is an error, later the list before stays in force. Resumed sessions are verified like new ones. On request,
 //! connections that are open when their certificate is revoked are cut ([`ClientTrust::cut_revoked`]).
 
+mod cause;
 mod cut;
+mod keys;
 mod lists;
 pub(crate) mod refused;
 mod verifier;
@@ -184,12 +186,19 @@ impl ClientTrust {
         [&self.0.authorities, &self.0.revocations]
     }
 
-    /// Verifies a client's certificate with the chain it sent, at this moment.
+    /// Verifies a client's certificate with the chain it sent, at this moment, and that its key is of an accepted kind.
     ///
     /// # Errors
-    /// The reason, as rustls names it.
+    /// The reason, as rustls names it; [`CertificateError::ApplicationVerificationFailure`] for the kind of key.
     pub fn verify(&self, leaf: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
-        self.verifier().verify_client_cert(leaf, intermediates, UnixTime::now()).map(|_| ())
+        let verifier = self.verifier();
+        let verified = verifier.verify_client_cert(leaf, intermediates, UnixTime::now());
+        verified.map_err(|error| cause::of(&*verifier, (leaf, intermediates), error))?;
+        if keys::is_accepted(leaf) {
+            Ok(())
+        } else {
+            Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+        }
     }
 
     /// The names of the authorities, for certificate requests.

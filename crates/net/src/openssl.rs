@@ -148,7 +148,12 @@ fn context(settings: &Settings, certificate: &Certificate) -> Result<SslContext,
     Ok(builder.build())
 }
 
-/// Versions, suites and curves of an offer, and nothing that outlives a connection.
+/// The signatures that rustls verifies, too; of certificates of TLS 1.2 those by secp256r1 only, because of the curves
+/// that are named below.
+const SIGNATURES: &str = "ECDSA+SHA256:ECDSA+SHA384:ed25519:rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:\
+                          rsa_pss_rsae_sha512:RSA+SHA256:RSA+SHA384:RSA+SHA512";
+
+/// Versions, suites, curves and signatures of an offer, and nothing that outlives a connection.
 fn restrict(builder: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorStack> {
     let version = |version: &Version| match version {
         Version::Tls12 => SslVersion::TLS1_2,
@@ -166,6 +171,7 @@ fn restrict(builder: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorS
     if !old.is_empty() {
         builder.set_cipher_list(&old.join(":"))?;
     }
+    builder.set_sigalgs_list(SIGNATURES)?;
     // secp256r1 first: it is what the profiles of small devices name (RFC 7925 §4.4).
     builder.set_groups_list("P-256:X25519")?;
     builder.set_options(SslOptions::NO_COMPRESSION | SslOptions::NO_TICKET | SslOptions::NO_RENEGOTIATION);

@@ -6,12 +6,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::{tcp, tls};
-use openssl::{hash::MessageDigest, x509::X509};
+use openssl::asn1::Asn1Time;
+use openssl::ec::{EcGroup, EcKey};
+use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
+use openssl::pkey::{PKey, Private};
+use openssl::x509::{X509, X509Builder, X509NameBuilder};
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -128,10 +133,12 @@ pub(super) fn keys() -> Result<String> {
     let mut gateway = Gateway::start(&settings)?;
     let made = Certificates::new()?;
     let pki = gateway.data().join("pki");
-    for curve in ["P-521", "secp256k1"] {
+    for curve in ["P-521", "secp256k1", "P-256"] {
         let group = format!("ec_paramgen_curve:{curve}");
         made.make(curve, &format!("/CN=device on {curve}"), &["-newkey", "ec", "-pkeyopt", &group], Some(&pki))?;
     }
+    made.make("rsa:1024", "/CN=device on rsa:1024", &["-newkey", "rsa:1024"], Some(&pki))?;
+    made.make("ed448", "/CN=device on ed448", &["-newkey", "ed448"], Some(&pki))?;
     for transport in TRANSPORTS.iter().chain([&BY_OPENSSL]) {
         let before = lines(&gateway).len();
         shake(&gateway, transport, &[])?;
@@ -142,16 +149,65 @@ pub(super) fn keys() -> Result<String> {
         if transport.version == "-tls1_3" {
             continue;
         }
-        for curve in ["P-521", "secp256k1"] {
+        for key in ["P-521", "secp256k1", "rsa:1024"] {
             let before = lines(&gateway).len();
-            shake(&gateway, transport, &made.shown(curve))?;
-            let claimed = format!("claimed=\"device on {curve}\"");
+            shake(&gateway, transport, &made.shown(key))?;
+            let claimed = format!("claimed=\"device on {key}\"");
             let words = ["peer=127.0.0.1", transport.door, "by=certificate", &claimed, KIND];
             one_line(&gateway, before, &words)?;
+        }
+        // A client may know by itself that these are not accepted.
+        shake(&gateway, transport, &made.shown("ed448"))?;
+        let sha1 = ["-client_sigalgs", "ECDSA+SHA1"].map(str::to_owned);
+        shake(&gateway, transport, &[&made.shown("P-256")[..], &sha1].concat())?;
+    }
+    gateway.settle()?;
+    Ok(format!("{} lines", lines(&gateway).len()))
+}
+
+/// Certificates that name the gateway's authority and are signed by somebody else, one of which has expired as well.
+pub(super) fn forged() -> Result<String> {
+    let by_openssl = ["listeners.xmpps.profile=\"pki\"", "listeners.xmpps.client_certificates=\"required\""];
+    let settings = [&REQUIRED[..], &by_openssl, &["log.refused_logins_per_address=1000"]].concat();
+    let mut gateway = Gateway::start(&settings)?;
+    let made = Certificates::new()?;
+    let authority = X509::from_pem(&fs::read(gateway.ca())?)?;
+    for (name, first_day, last_day) in [("fresh", -1, 1), ("expired", -3, -1), ("early", 1, 3)] {
+        let (key, forger) = (p256()?, p256()?);
+        let mut subject = X509NameBuilder::new()?;
+        subject.append_entry_by_text("CN", "sha256:0123456789abcdef")?;
+        let day = |number: i64| -> Result<Asn1Time> {
+            let now = i64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs())?;
+            Ok(Asn1Time::from_unix(now + number * 86_400)?)
+        };
+        let mut certificate = X509Builder::new()?;
+        certificate.set_version(2)?;
+        certificate.set_subject_name(&subject.build())?;
+        certificate.set_issuer_name(authority.subject_name())?;
+        certificate.set_pubkey(&key)?;
+        certificate.set_not_before(&*day(first_day)?)?;
+        certificate.set_not_after(&*day(last_day)?)?;
+        certificate.sign(&forger, MessageDigest::sha256())?;
+        fs::write(made.file(&format!("{name}.pem")), certificate.build().to_pem()?)?;
+        fs::write(made.file(&format!("{name}.key")), key.private_key_to_pem_pkcs8()?)?;
+    }
+    for transport in TRANSPORTS.iter().chain([&BY_OPENSSL]) {
+        for name in ["fresh", "expired", "early"] {
+            let before = lines(&gateway).len();
+            shake(&gateway, transport, &made.shown(name))?;
+            // Nobody can claim the fingerprint of another either.
+            let claimed = made.fingerprint(name)?;
+            let reason = "reason=\"the certificate's signature is not its authority's\"";
+            one_line(&gateway, before, &["peer=127.0.0.1", transport.door, "by=certificate", &claimed, reason])?;
         }
     }
     gateway.settle()?;
     Ok(format!("{} lines", lines(&gateway).len()))
+}
+
+fn p256() -> Result<PKey<Private>> {
+    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1)?;
+    Ok(PKey::from_ec_key(EcKey::generate(&group)?)?)
 }
 
 /// A certificate of ours under another key, over TLS of both stacks.

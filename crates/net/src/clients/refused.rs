@@ -12,6 +12,7 @@ use crate::channel::claimed_by;
 
 pub(crate) const KEY_NOT_PROVEN: &str = "the certificate's key was not proven";
 pub(crate) const NOT_ACCEPTED: &str = "the certificate's key or algorithm is not accepted";
+const FORGED: &str = "the certificate's signature is not its authority's";
 const BAD: &str = "bad certificate";
 const NOT_SHOWN: &str = "no certificate shown";
 
@@ -84,7 +85,7 @@ fn in_words(error: &Error) -> &'static str {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "certificate not yet valid",
         CertificateError::Revoked => "certificate revoked",
         CertificateError::UnknownIssuer => "unknown certificate authority",
-        CertificateError::BadSignature => KEY_NOT_PROVEN,
+        CertificateError::BadSignature => FORGED,
         CertificateError::UnknownRevocationStatus => "no revocation list covers the certificate",
         CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
             "the revocation list has expired"
@@ -127,11 +128,21 @@ thread_local! {
     static STEP: Cell<Step> = const { Cell::new(Step::Idle) };
 }
 
-/// Notes what the verifier refuses.
+/// Notes the certificate that the verifier refuses.
 pub(super) fn note(leaf: &[u8], error: &Error) {
+    note_for(leaf, in_words(error));
+}
+
+/// Notes the certificate whose key has not signed the handshake.
+pub(super) fn note_unproven(leaf: &[u8], error: &Error) {
+    let is_false = matches!(error, Error::InvalidCertificate(CertificateError::BadSignature));
+    note_for(leaf, if is_false { KEY_NOT_PROVEN } else { in_words(error) });
+}
+
+fn note_for(leaf: &[u8], reason: &'static str) {
     STEP.with(|step| {
         if let Step::Running(_) = step.replace(Step::Idle) {
-            step.set(Step::Running(Some(RefusedCertificate::new(leaf, error))));
+            step.set(Step::Running(Some(RefusedCertificate { claimed: claimed_by(leaf), reason })));
         }
     });
 }

@@ -52,7 +52,7 @@ impl ClientCertVerifier for Verifier {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let verified = verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms);
-        verified.inspect_err(|error| refused::note(cert, error))
+        verified.inspect_err(|error| refused::note_unproven(cert, error))
     }
 
     fn verify_tls13_signature(
@@ -62,7 +62,7 @@ impl ClientCertVerifier for Verifier {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let verified = verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms);
-        verified.inspect_err(|error| refused::note(cert, error))
+        verified.inspect_err(|error| refused::note_unproven(cert, error))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
