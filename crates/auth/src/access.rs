@@ -25,7 +25,7 @@ pub struct Access {
 
 /// The client identifier as `%c` in rules means it: MQTT's. An XMPP resource is a name that a client gives itself anew
 /// at each login.
-fn of_rules(client: &str, door: Door) -> &str {
+pub(crate) fn of_rules(client: &str, door: Door) -> &str {
     if door == Door::Mqtt { client } else { "" }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use crate::{
+    access::of_rules,
     acl::{Action, Decision, Door, View},
     password::{PASSWORD_BYTES_MAX, Scratch},
     principal::Principal,
@@ -243,6 +244,7 @@ impl Authority {
     /// One decision with its reason.
     #[must_use]
     pub fn may(&self, principal: &Principal, client: &str, action: Action, door: Door, topic: &str) -> Decision {
+        let client = of_rules(client, door);
         self.view(principal, client, door).1.decide_for(action, topic, client, door)
     }
 

@@ -49,6 +49,6 @@ pub use source::{
     callback::{Answer, Callback, NoAnswer, Question, Remote},
     certificate::{CertificateIdentity, CertificateRules},
     psk::Psks,
-    token::{TokenSettings, Tokens, looks_like_token},
+    token::{TokenSettings, Tokens, holds_token, looks_like_token},
 };
 pub use users::{Account, UserError, Users, UsersLock, prepared_name};

@@ -103,6 +103,17 @@ fn a_bridge_announces_its_own_state() {
 }
 
 #[test]
+fn an_explanation_is_what_the_door_decides() {
+    let authority = authority(Some("[[allow]]\nauthenticated = true\nboth = [\"own/%c/#\"]\n"));
+    let alice = authority.principal("alice").unwrap();
+    for door in [Door::Mqtt, Door::Http, Door::Coap, Door::Xmpp] {
+        let told = authority.explain(&alice, "c9", Action::Read, door, "own/c9/x").unwrap();
+        assert_eq!(told.allowed, authority.access(&alice, "c9", door).may_read("own/c9/x"), "{door:?}");
+        assert_eq!(told.allowed, door == Door::Mqtt, "{door:?}");
+    }
+}
+
+#[test]
 fn an_empty_access_file_refuses_everything() {
     let authority = authority(Some(""));
     let alice = access(&authority, "alice");

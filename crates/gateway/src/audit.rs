@@ -5,7 +5,9 @@
 
 use std::{borrow::Cow, net::SocketAddr};
 
-use fogmux_auth::{Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause, looks_like_token};
+use fogmux_auth::{
+    Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause, holds_token, looks_like_token,
+};
 use fogmux_net::{ClientCertificate, RefusedCertificate};
 
 use crate::{Peer, Shared, WorkerContext, clients::Arrived};
@@ -75,7 +77,8 @@ impl<'a> RefusedLogin<'a> {
         // Clients also put tokens where a name belongs.
         let token = token.or_else(|| looks_like_token(claimed.as_bytes()).then_some(claimed));
         let of_token = token.map(|token| shared.authority.claimed_user(token).unwrap_or_default());
-        let claimed = cut(of_token.as_deref().unwrap_or(claimed));
+        let claimed = of_token.as_deref().unwrap_or(claimed);
+        let claimed = if holds_token(claimed) { "" } else { cut(claimed) };
         let client = shown_client(client);
         tracing::warn!(
             target: TARGET,
@@ -233,7 +236,7 @@ pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::hel
 
 /// A client identifier, for a line of the log. Clients also put tokens in its place, which are never logged.
 pub(crate) fn shown_client(client: &str) -> &str {
-    if looks_like_token(client.as_bytes()) { "" } else { cut(client) }
+    if holds_token(client) { "" } else { cut(client) }
 }
 
 /// The beginning of a text that a peer chose, for a line of the log.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use fogmux_bus::Timestamp;
 use fogmux_fair::Owner;
 
-use crate::{metrics::Counter, throttle::Throttle};
+use crate::{audit::shown_client, metrics::Counter, throttle::Throttle};
 
 /// A table of the doors with a share for each principal. The bus counts those of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,7 @@ impl ShareMetrics {
     pub(crate) fn session_gave_way(&self, principal: &str, client: &str, now: Timestamp) {
         self.gave_way.add(Table::Sessions, 1);
         if let Some(suppressed) = self.log.admit(now) {
+            let client = shown_client(client);
             tracing::warn!(principal, client, suppressed, "an MQTT session gave way to one of another principal");
         }
     }

@@ -226,6 +226,26 @@ pub fn looks_like_token(password: &[u8]) -> bool {
         && password.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
+/// Bytes of the first part of the shortest token, `{"alg":"none"}` in base64url, less a few.
+const HEAD_BYTES: usize = 16;
+
+/// Whether a text that a peer chose holds a token somewhere: with `Bearer ` before it, or a line break behind it. Such
+/// a text is not logged.
+#[must_use]
+pub fn holds_token(text: &str) -> bool {
+    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let bytes = text.as_bytes();
+    bytes.windows(2).enumerate().any(|(at, start)| {
+        if !matches!(start, b"ey" | b"ew") {
+            return false;
+        }
+        let run = bytes.get(at..).unwrap_or_default();
+        let run = run.iter().position(|byte| !is_of_token(*byte)).and_then(|end| run.get(..end)).unwrap_or(run);
+        let mut parts = run.split(|byte| *byte == b'.');
+        parts.next().is_some_and(|head| head.len() >= HEAD_BYTES) && parts.count() >= 2
+    })
+}
+
 /// A NumericDate (RFC 7519 §2): seconds, perhaps with a fraction. Anything else in its place is no token of ours.
 fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<u64>, Refused> {
     let Some(value) = claims.get(name) else { return Ok(None) };

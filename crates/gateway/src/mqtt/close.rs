@@ -14,6 +14,7 @@ use super::{
     receive::Input,
     will::{self, WILL_WAIT, Will},
 };
+use crate::audit::shown_client;
 
 /// Bytes of a packet with a Reason String besides the string: an acknowledgement without codes, or one code.
 const PACKET_BYTES: usize = 64;
@@ -154,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             End::Silent => {
                 metrics.timed_out.increment();
                 cut.silent.increment();
-                tracing::debug!(client = &*self.publisher.client, "keep alive exceeded");
+                tracing::debug!(client = shown_client(&self.publisher.client), "keep alive exceeded");
             }
             End::Stalled => {
                 metrics.timed_out.increment();
@@ -187,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Logs a subscriber that is too slow, at most once a second.
     pub(super) fn log_slow(&self, reason: &str) {
         if let Some(suppressed) = self.ctx.door.slow_log.admit(self.now) {
-            let (client, peer) = (&*self.publisher.client, self.peer);
+            let (client, peer) = (shown_client(&self.publisher.client), self.peer);
             tracing::warn!(client, %peer, suppressed, "slow MQTT subscriber {reason}");
         }
     }

@@ -15,6 +15,7 @@ use super::{
     mailbox::MqttMailbox,
     output::Output,
 };
+use crate::audit::shown_client;
 
 /// The longest wait for the store. A disk that takes longer than this is failing.
 const WAIT: Duration = Duration::from_secs(10);
@@ -58,7 +59,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(());
         }
         if present {
-            tracing::warn!(client = &*self.publisher.client, "the store did not take that the client is connected");
+            let client = shown_client(&self.publisher.client);
+            tracing::warn!(client, "the store did not take that the client is connected");
             return Ok(());
         }
         self.refuse_greeting().await;

@@ -20,7 +20,7 @@ use super::{
     context::MqttContext,
     mailbox::MqttMailbox,
 };
-use crate::unfinished::SMALL_BYTES;
+use crate::{audit::shown_client, unfinished::SMALL_BYTES};
 
 /// The longest wait. A displaced connection takes a few turns to end, and [`LINGER`](super::farewell::LINGER) if input
 /// of it is unread or may be under way; one that takes longer must not keep its owner out.
@@ -103,7 +103,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let sessions = &self.ctx.door.sessions;
         let over = poll_fn(|cx| sessions.poll_departures(key, &self.mailbox.slot, self.mailbox.claim, cx));
         if timeout_at(deadline, over).await.is_err() {
-            tracing::debug!(client = &*self.publisher.client, "the previous connection takes too long to end");
+            tracing::debug!(
+                client = shown_client(&self.publisher.client),
+                "the previous connection takes too long to end"
+            );
             sessions.forget_departures(key, &self.mailbox.slot, self.mailbox.claim);
         }
     }

@@ -15,7 +15,10 @@ use fogmux_mqtt::ReasonCode;
 use tokio::task::spawn_local;
 
 use super::{access::Gate, context::MqttContext, mailbox::MqttMailbox, session::MqttDoor, translate};
-use crate::{audit, worker::Shared};
+use crate::{
+    audit::{self, shown_client},
+    worker::Shared,
+};
 
 /// A Will Message, kept besides the connection.
 #[derive(Debug)]
@@ -257,7 +260,7 @@ impl Will {
 /// Says that a will is not published because its client's credential was taken back: whoever set it may be the reason.
 pub(super) fn log_withheld(ctx: &MqttContext, publisher: &Publisher) {
     ctx.shared.metrics.mqtt.unauthorized.increment();
-    let (client, principal) = (&*publisher.client, &*publisher.principal);
+    let (client, principal) = (shown_client(&publisher.client), &*publisher.principal);
     tracing::info!(client, principal, "a will is not published: the credential of its client is not accepted any more");
 }
 

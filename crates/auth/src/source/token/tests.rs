@@ -227,6 +227,29 @@ fn a_disabled_user_has_no_use_of_a_token() {
 }
 
 #[test]
+fn texts_that_hold_a_token() {
+    let token = hs256(&json!({"sub": "eve"}));
+    let around = [
+        ("", ""),
+        ("Bearer ", ""),
+        ("token:", ""),
+        (" ", "\n"),
+        ("x_", ""),
+        ("", "="),
+        ("", ":1"),
+        ("\u{e9}", "\u{e9}"),
+    ];
+    for (before, behind) in around {
+        assert!(holds_token(&format!("{before}{token}{behind}")), "{before:?} {behind:?}");
+    }
+    for text in
+        ["", "ey", "eyJ", "key.of.gateway", "survey.2026.11", "eyJhbGciOiJIUzI1NiJ9", "monkey-in-the-middle-of.it"]
+    {
+        assert!(!holds_token(text), "{text}");
+    }
+}
+
+#[test]
 fn passwords_that_look_like_tokens() {
     assert!(looks_like_token(hs256(&json!({})).as_bytes()));
     for password in ["", "eyJ", "eyJ.a", "eyJ.a.b.c", "secret", "eyJ.a.b c"] {
