@@ -24,6 +24,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http a gap that was not received is told again", run: streams::gap },
     Case { name: "http streams without a reader at one address do not end those of another", run: parked::shares },
     Case { name: "http readers converge on what is retained", run: streams::convergence },
+    Case { name: "http streams that are told of a gap end on the retained values", run: streams::quiet },
     Case { name: "http readers of HTTP/3 get every retained message", run: streams::http3 },
     Case { name: "http a stream whose reader takes nothing is cut, over TLS too", run: streams::stalled },
     Case { name: "http idle streams hold little memory and give it back", run: streams::memory },

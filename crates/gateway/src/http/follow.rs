@@ -267,7 +267,7 @@ impl Follow {
         let (gap, live, retained, fresh, left) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
             let (gap, waited) = (mailbox.take_gap(), mailbox.waiting());
             let live = mailbox.take_some(PORTION);
-            // The others are sent for the second time.
+            // Those before them are sent for the second time.
             let fresh = waited - mailbox.waiting();
             let retained = chunk.map(|chunk| mailbox.take_retained(&chunk, &live, PORTION, max_qos));
             let left = Left { output: mailbox.has_output(), walking: mailbox.place().is_some() };
@@ -279,24 +279,27 @@ impl Follow {
             self.format.push_notice("gap", Some(&id), &sse::gap_json(GapReason::Slow, missed, Some(&id)), out);
         }
         let now = self.conn.ctx.now();
-        let (mut expired, mut withdrawn) = (0, 0);
-        for taken in live.iter().chain(retained.iter().flatten()) {
+        let again = live.len().saturating_sub(fresh);
+        let counted = live.iter().enumerate().map(|(index, taken)| (taken, index >= again));
+        let (mut expired, mut withdrawn, mut for_others) = (0, 0, Vec::new());
+        for (taken, is_fresh) in counted.chain(retained.iter().flatten().map(|taken| (taken, false))) {
             if taken.message.is_expired(now) {
-                expired += 1;
-            } else if self.recheck.is_due() && !self.identity.gate.may_read(&taken.message.topic) {
-                withdrawn += 1;
-            } else {
+                expired += usize::from(is_fresh);
+            } else if !self.recheck.is_due() || self.identity.gate.may_read(&taken.message.topic) {
                 self.push(taken, out);
+            } else if is_fresh && taken.share != 0 {
+                for_others.push((taken.share, Arc::clone(&taken.message)));
+            } else {
+                withdrawn += usize::from(is_fresh);
             }
         }
         if !left.output {
             self.recheck.emptied();
         }
-        let expired = expired.min(fresh);
-        let withdrawn = withdrawn.min(fresh - expired);
         let counters = self.conn.ctx.bus().counters();
-        counters.drained((fresh - expired - withdrawn) as u64, expired as u64, 0);
+        counters.drained((fresh - expired - withdrawn - for_others.len()) as u64, expired as u64, 0);
         counters.gone(withdrawn as u64);
+        self.stream.hand_on_unread(&self.conn.ctx, for_others);
         Ok(left)
     }
 

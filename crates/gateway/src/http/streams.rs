@@ -12,7 +12,7 @@ use std::{
 
 use fogmux_auth::Principal;
 use fogmux_bus::{
-    Bus, Claim, NoRoom, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions,
+    Bus, Claim, Message, NoRoom, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions,
 };
 
 use fogmux_fair::{Owner, Room};
@@ -65,17 +65,25 @@ impl Stream {
 
     /// Hands what waits of shared subscriptions to other members, if there are any.
     fn hand_on(&self, ctx: &WorkerContext) {
-        let shared: HashMap<u64, Arc<Subscription>> = self
-            .tagged()
-            .filter(|(tag, _)| *tag != 0)
-            .map(|(tag, subscription)| (tag, Arc::new(subscription.clone())))
-            .collect();
-        if shared.is_empty() {
-            return;
+        let shared = self.shared();
+        if !shared.is_empty() {
+            crate::left::hand_on_tagged(ctx, self.slot.with(StreamMailbox::take_shared), |tag| {
+                shared.get(&tag).cloned()
+            });
         }
-        let left = self.slot.with(StreamMailbox::take_shared).into_iter();
-        let left = left.filter_map(|(tag, message)| Some((message, Arc::clone(shared.get(&tag)?))));
-        crate::left::hand_on(ctx, left.collect());
+    }
+
+    /// Hands messages that the reader may not read any more, by the tags of its shared subscriptions, to other members.
+    pub(super) fn hand_on_unread(&self, ctx: &WorkerContext, unread: Vec<(u64, Arc<Message>)>) {
+        if !unread.is_empty() {
+            let shared = self.shared();
+            crate::left::hand_on_tagged(ctx, unread, |tag| shared.get(&tag).cloned());
+        }
+    }
+
+    fn shared(&self) -> HashMap<u64, Arc<Subscription>> {
+        let shared = self.tagged().filter(|(tag, _)| *tag != 0);
+        shared.map(|(tag, subscription)| (tag, Arc::new(subscription.clone()))).collect()
     }
 }
 

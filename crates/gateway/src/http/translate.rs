@@ -120,7 +120,7 @@ mod tests {
         let encodings = RefCell::default();
         let streams: Vec<_> = (0..readers).map(|_| Arc::clone(message)).collect();
         for (sequence, message) in (1..).zip(streams.iter()) {
-            let taken = Taken { sequence, message: Arc::clone(message), qos: Qos::AtLeastOnce };
+            let taken = Taken { sequence, message: Arc::clone(message), qos: Qos::AtLeastOnce, share: 0 };
             let (id, mut out, mut expected) = (format!("0.{sequence}"), Vec::new(), Vec::new());
             push_json(&encodings, &taken, &id, &mut out);
             Event { id: &id, ..unnamed(message, Qos::AtLeastOnce) }.encode(&mut expected);

@@ -153,7 +153,7 @@ async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader
 fn receive(ledger: &Ledger, reader: &Reader, data: &str) {
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     if data.get("gap").is_some() {
-        // A gap ends the stream for this reader, which does not fetch what is missing.
+        // Lost messages do not come any more, but the retained ones do.
         return reader.told_of_gap.set(true);
     }
     let text = |name: &str| data.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();

@@ -44,6 +44,8 @@ pub(in crate::http) struct Taken {
     pub(in crate::http) sequence: u64,
     pub(in crate::http) message: Arc<Message>,
     pub(in crate::http) qos: Qos,
+    /// The tag of the shared subscription that it came by and may be handed on in; 0: none.
+    pub(in crate::http) share: u64,
 }
 
 /// Messages that are lost before the next one.
@@ -100,6 +102,10 @@ pub(in crate::http) struct StreamMailbox {
     accounted: usize,
     /// Lost messages before `cursor` that the reader has not been told of.
     missed: Option<Missed>,
+    /// Whether a retained publication may be among them.
+    missed_state: bool,
+    /// Whether the reader wants the retained messages.
+    wants_retained: bool,
     walk: Walk,
     /// The last numbers dropped from `sent`: of a retained message, and of a live one.
     retained_forgotten: u64,
@@ -127,6 +133,8 @@ impl StreamMailbox {
             bytes: 0,
             accounted: 0,
             missed: None,
+            missed_state: false,
+            wants_retained: walk.is_some(),
             walk: Walk::new(walk),
             retained_forgotten: 0,
             live_forgotten: 0,
@@ -150,12 +158,16 @@ impl StreamMailbox {
         self.settle();
     }
 
-    /// Takes the gap before the next message, of which the reader is told now.
+    /// Takes the gap before the next message, of which the reader is told now. If a retained publication was lost, the
+    /// walk over the retained messages begins again.
     pub(in crate::http) fn take_gap(&mut self) -> Option<Gap> {
         let missed = match self.missed.take()? {
             Missed::Exactly(count) => Some(count),
             Missed::Unknown => None,
         };
+        if std::mem::take(&mut self.missed_state) && self.wants_retained {
+            self.walk.begin_again(0);
+        }
         Some(Gap { sequence: self.cursor - 1, missed })
     }
 
@@ -170,7 +182,8 @@ impl StreamMailbox {
         }
         let index = usize::try_from(self.cursor - self.first).ok()?;
         let item = self.sent.get(index)?;
-        let taken = Taken { sequence: self.cursor, message: Arc::clone(&item.message), qos: item.qos };
+        let message = Arc::clone(&item.message);
+        let taken = Taken { sequence: self.cursor, message, qos: item.qos, share: item.share };
         self.cursor += 1;
         self.trim();
         Some(taken)
@@ -233,7 +246,7 @@ impl StreamMailbox {
 
     fn number(&mut self, message: &Arc<Message>, max_qos: Qos) -> Taken {
         let item = Item { message: Arc::clone(message), qos: message.qos.min(max_qos), retained: true, share: 0 };
-        let taken = Taken { sequence: self.cursor, message: Arc::clone(message), qos: item.qos };
+        let taken = Taken { sequence: self.cursor, message: Arc::clone(message), qos: item.qos, share: 0 };
         self.bytes += item.bytes();
         self.sent.push_back(item);
         self.cursor += 1;
@@ -274,6 +287,8 @@ impl StreamMailbox {
         let wanted = sequence.saturating_add(1);
         self.missed = None;
         if self.live_forgotten >= wanted {
+            // Their meanings are not remembered.
+            self.missed_state = true;
             let exact = self.retained_forgotten < wanted;
             self.missed = Some(if exact { Missed::Exactly(self.first - wanted) } else { Missed::Unknown });
         }

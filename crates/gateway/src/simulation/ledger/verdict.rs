@@ -12,7 +12,9 @@ impl Ledger {
     pub(in crate::simulation) fn missing(&self, latest: impl Fn(&str) -> Latest) -> Vec<String> {
         let mut missing = Vec::new();
         for reader in self.reading() {
-            self.add_lost(&reader, &mut missing);
+            if !reader.told_of_gap.get() {
+                self.add_lost(&reader, &mut missing);
+            }
             if reader.promise != Promise::Shared {
                 self.add_stale(&reader, &latest, &mut missing);
             }
@@ -24,14 +26,15 @@ impl Ledger {
     /// of a shared subscription may leave after all other members, with messages that nobody can take.
     pub(in crate::simulation) fn missing_after_shutdown(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        let stayed = |reader: &Rc<Reader>| !reader.away.get() && reader.promise != Promise::Shared;
+        let stayed =
+            |reader: &Rc<Reader>| !reader.away.get() && !reader.told_of_gap.get() && reader.promise != Promise::Shared;
         self.reading().filter(stayed).for_each(|reader| self.add_lost(&reader, &mut missing));
         missing.into_iter().map(|fault| format!("after the shutdown, {fault}")).collect()
     }
 
     fn reading(&self) -> impl Iterator<Item = Rc<Reader>> {
         let readers = self.readers.borrow().clone();
-        readers.into_iter().filter(|reader| reader.live.get() && !reader.told_of_gap.get())
+        readers.into_iter().filter(|reader| reader.live.get())
     }
 
     /// Accepted messages that a reader has not got.
@@ -71,6 +74,8 @@ impl Ledger {
                 }
                 Promise::All | Promise::Shared | Promise::Latest => false,
             };
+            // Behind a gap a reader is sent what is retained, and not what is retained no more.
+            let unknowable = unknowable || reader.told_of_gap.get() && latest.is_none();
             if latest.as_ref() != last && !unknowable {
                 let name = |payload: Option<&Vec<u8>>| payload.map(|bytes| self.by_payload.borrow()[bytes]);
                 missing.push(format!(

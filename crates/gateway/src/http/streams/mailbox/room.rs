@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use fogmux_bus::Message;
+
 use super::{Missed, SHORT, StreamMailbox, TAIL_BYTES, TAIL_MESSAGES};
 
 impl StreamMailbox {
@@ -33,13 +35,14 @@ impl StreamMailbox {
         } else {
             self.live_forgotten = number;
             if owed {
-                self.miss_one();
+                self.miss_one(&item.message);
             }
         }
         true
     }
 
-    pub(super) fn miss_one(&mut self) {
+    pub(super) fn miss_one(&mut self, message: &Message) {
+        self.missed_state |= message.meaning.is_state();
         self.missed = match self.missed {
             None => Some(Missed::Exactly(1)),
             Some(Missed::Exactly(count)) => Some(Missed::Exactly(count + 1)),
@@ -77,7 +80,7 @@ impl StreamMailbox {
         self.live_forgotten = self.first;
         self.first += 1;
         self.cursor = self.first;
-        self.miss_one();
+        self.miss_one(&item.message);
         true
     }
 }
