@@ -176,6 +176,18 @@ impl Downloads {
         }
     }
 
+    /// Forgets what can be had elsewhere or made anew: all but the rests of events.
+    pub(crate) fn forget_states(&mut self) {
+        let (room, resting) = (&mut self.room, &mut self.resting);
+        self.map.retain(|_, number| {
+            let stays = room.get(*number).is_some_and(|kept| kept.event);
+            if !stays {
+                leave(room, resting, *number);
+            }
+            stays
+        });
+    }
+
     /// Drops those of a peer that is gone.
     pub(crate) fn forget(&mut self, peer: Key) {
         self.progress.remove(&peer);

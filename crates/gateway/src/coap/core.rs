@@ -283,9 +283,11 @@ impl Core {
         !self.pending.is_empty() || !self.watches.ready.is_empty()
     }
 
-    /// Checks the permissions of observers again if the rules have changed.
+    /// Checks the permissions of observers again if the rules have changed, and forgets lists and values of several
+    /// topics that were made by the old rules.
     pub(super) fn look_again(&mut self) {
         if self.recheck.note(self.ctx.authority().generation()) {
+            self.server.forget_representations();
             self.review();
         }
     }

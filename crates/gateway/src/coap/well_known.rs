@@ -56,8 +56,9 @@ impl Core {
 
     /// Links to the topics that match a filter; to the list itself too when that is everything.
     pub(super) fn links(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, filter: &Filter, queries: &[Query<'_>]) {
+        self.look_again();
         if self.server.is_continued(machine_time(ask.now), &ticket) {
-            // A later block of a list that is kept: it need not be made again.
+            // A later block of a list that is kept, made by the same rules: it need not be made again.
             self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
             return;
         }
