@@ -9,6 +9,7 @@ mod queues;
 mod refused_certificates;
 mod refused_claims;
 mod refused_log;
+mod rests;
 mod secrets;
 mod shares;
 mod strangers;
@@ -85,6 +86,12 @@ pub(crate) const CASES: &[Case] = &[
         run: queues::outcast,
     },
     Case { name: "findings: what waits for a CoAP observer is not sent after a deny", run: queues::coap },
+    Case { name: "findings: the rest of a CoAP list or value is not handed out after a deny", run: rests::coap },
+    Case { name: "findings: what a member may not read any more goes to the others", run: rests::shared },
+    Case {
+        name: "findings: a certificate that only names its authority is logged as forged, also when it has expired",
+        run: refused_certificates::forged,
+    },
     Case { name: "findings: what waits for a window of HTTP/2 is not sent after a deny", run: queues::no_window },
     Case { name: "findings: what waits for an event stream's reader is not sent after a deny", run: queues::parked },
     Case { name: "findings: a stream is resumed with the rights that opened it", run: late::resumed_streams },

@@ -39,6 +39,13 @@ pub struct Queued {
 }
 
 impl Queued {
+    /// Whether other members get it if the reader does not take it: it came by a shared subscription and was published
+    /// with QoS 1 or 2.
+    #[must_use]
+    pub fn is_for_others(&self) -> bool {
+        self.shared && self.message.qos > Qos::AtMostOnce
+    }
+
     const fn cost(&self) -> usize {
         self.cost as usize
     }
@@ -81,7 +88,7 @@ impl FifoMailbox {
     /// Takes out the messages of shared subscriptions that were published with QoS 1 or 2, because the reader has left:
     /// other members get them ([`crate::Worker::hand_on`]).
     pub fn take_shared(&mut self) -> Vec<Queued> {
-        let (left, kept) = self.queue.drain(..).partition(|one| one.shared && one.message.qos > Qos::AtMostOnce);
+        let (left, kept) = self.queue.drain(..).partition(Queued::is_for_others);
         self.queue = kept;
         let left: Vec<Queued> = Vec::from(left);
         self.bytes -= left.iter().map(Queued::cost).sum::<usize>();

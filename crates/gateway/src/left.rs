@@ -6,8 +6,18 @@ use fogmux_bus::{Message, Subscription};
 
 use crate::WorkerContext;
 
-/// Hands messages that waited for a member to other members. To be called when it is not
-/// connected any more.
+/// Hands messages that waited for a member, by the tags of its shared subscriptions, to other members.
+pub(crate) fn hand_on_tagged(
+    ctx: &WorkerContext,
+    left: Vec<(u64, Arc<Message>)>,
+    of_tag: impl Fn(u64) -> Option<Arc<Subscription>>,
+) {
+    let left = left.into_iter().filter_map(|(tag, message)| Some((message, of_tag(tag)?)));
+    hand_on(ctx, left.collect());
+}
+
+/// Hands messages that waited for a member to other members. To be called when it is not connected any more, or may not
+/// read them any more.
 pub(crate) fn hand_on(ctx: &WorkerContext, mut left: Vec<(Arc<Message>, Arc<Subscription>)>) {
     if left.is_empty() {
         return;

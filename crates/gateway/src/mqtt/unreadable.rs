@@ -14,6 +14,7 @@ use super::{
     mailbox::Leaves,
     session::{LeftGroups, hand_on, share_tag},
 };
+use crate::audit::shown_client;
 
 /// Answers about the topics of one queue, which has many messages of few topics.
 #[derive(Debug)]
@@ -53,13 +54,13 @@ pub(super) fn drop_from(ctx: &MqttContext, claimed: &Claimed, gate: &Gate) {
         (groups, left, mailbox.drop_unreadable(&asked))
     });
     // The queue of a displaced connection belongs to the next one, which looks itself.
-    let Ok((groups, left, dropped)) = found else { return };
-    if let Some(left) = left {
+    let Ok((groups, waited, (dropped, in_flight))) = found else { return };
+    for left in waited.into_iter().chain([in_flight]) {
         hand_on(ctx, left, &groups);
     }
     if dropped > 0 {
         ctx.bus().counters().gone(dropped);
-        let (principal, client) = (&*access.principal().name, access.client());
+        let (principal, client) = (&*access.principal().name, shown_client(access.client()));
         tracing::info!(principal, client, dropped, "messages that waited are dropped: they may not be read any more");
     }
 }

@@ -182,8 +182,7 @@ impl Accounts {
         let name = jid.resource().unwrap_or_default();
         let mut accounts = self.lock();
         let Some(account) = accounts.get_mut(jid.bare_str()) else { return HashMap::new() };
-        let shared = account.follows.iter().filter(|f| f.subscription.group.is_some() && f.reaches(name));
-        let shared = shared.map(|f| (f.tag, Arc::new(f.subscription.clone()))).collect();
+        let shared = account.shared(name);
         if !account.resources.get(name).is_some_and(|r| Arc::ptr_eq(&r.inbox, inbox)) {
             return shared;
         }
@@ -195,6 +194,12 @@ impl Accounts {
             accounts.remove(jid.bare_str());
         }
         shared
+    }
+
+    /// The shared subscriptions that reach a resource, by their tags.
+    pub(super) fn shared(&self, jid: &Jid) -> HashMap<u64, Arc<Subscription>> {
+        let accounts = self.lock();
+        accounts.get(jid.bare_str()).map(|one| one.shared(jid.resource().unwrap_or_default())).unwrap_or_default()
     }
 
     /// Notes that the client of this resource acknowledges stanzas from now on.
@@ -320,6 +325,12 @@ impl Accounts {
 impl Account {
     pub(super) fn position(&self, node: &str, resource: Option<&str>) -> Option<usize> {
         self.follows.iter().position(|f| *f.node == *node && f.resource.as_deref() == resource)
+    }
+
+    /// The shared subscriptions that reach a resource, by their tags.
+    fn shared(&self, resource: &str) -> HashMap<u64, Arc<Subscription>> {
+        let shared = self.follows.iter().filter(|f| f.subscription.group.is_some() && f.reaches(resource));
+        shared.map(|f| (f.tag, Arc::new(f.subscription.clone()))).collect()
     }
 
     /// The connections that a subscription reaches.

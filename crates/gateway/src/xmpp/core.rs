@@ -68,8 +68,8 @@ impl Drop for Core {
         let shared = self.door().accounts.leave(self.ctx.bus(), &self.me.jid, &self.me.inbox);
         if !shared.is_empty() {
             let left = self.me.inbox.with(fogmux_bus::FifoMailbox::take_shared);
-            let left = left.into_iter().filter_map(|one| Some((one.message, Arc::clone(shared.get(&one.tag)?))));
-            crate::left::hand_on(&self.ctx, left.collect());
+            let left = left.into_iter().map(|one| (one.tag, one.message)).collect();
+            crate::left::hand_on_tagged(&self.ctx, left, |tag| shared.get(&tag).cloned());
         }
         self.ctx.bus().close(&self.me.inbox);
     }

@@ -4,7 +4,7 @@
 //! empty. Whether more is left is asked again *after* the output was written ([`Core::has_more`]), because there is
 //! room again then.
 
-use std::task::Context;
+use std::{sync::Arc, task::Context};
 
 use fogmux_bus::{
     Bus, Claim, Displaced, FifoMailbox, Message, Queued, ReadGate as _, RetainedChunk, Subscription, Timestamp, Topic,
@@ -139,19 +139,26 @@ impl Core {
         if !taken.is_empty() {
             self.reserve();
             let (mut sent, mut expired, mut withdrawn) = (0, 0, 0);
+            let mut for_others = Vec::new();
             for queued in &taken {
                 if queued.message.is_expired(now) {
                     expired += 1;
-                } else if self.recheck.is_due() && !self.me.gate.may_read(&queued.message.topic) {
-                    withdrawn += 1;
-                } else {
+                } else if !self.recheck.is_due() || self.me.gate.may_read(&queued.message.topic) {
                     sent += self.notify(heads, queued.tag, &queued.message);
+                } else if queued.is_for_others() {
+                    for_others.push((queued.tag, Arc::clone(&queued.message)));
+                } else {
+                    withdrawn += 1;
                 }
             }
             self.machine.sent(sent, &mut self.out);
             let counters = self.ctx.bus().counters();
-            counters.drained(taken.len() as u64 - expired - withdrawn, expired, 0);
+            counters.drained((taken.len() - for_others.len()) as u64 - expired - withdrawn, expired, 0);
             counters.gone(withdrawn);
+            if !for_others.is_empty() {
+                let shared = self.door().accounts.shared(&self.me.jid);
+                crate::left::hand_on_tagged(&self.ctx, for_others, |tag| shared.get(&tag).cloned());
+            }
         }
         if !left {
             self.recheck.emptied();

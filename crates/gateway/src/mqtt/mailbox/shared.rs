@@ -81,10 +81,20 @@ impl MqttMailbox {
     }
 
     /// Drops the messages that the client may not read any more: those that wait, and those that were to be sent again.
-    /// Returns how many waited; the others have been sent once, and are counted so.
-    pub(in crate::mqtt) fn drop_unreadable(&mut self, asked: &RefCell<Asked>) -> u64 {
+    /// Returns how many waited; the others have been sent once, and are counted so. Those among them that came by
+    /// shared subscriptions with QoS 1 are returned for other members.
+    pub(in crate::mqtt) fn drop_unreadable(&mut self, asked: &RefCell<Asked>) -> (u64, Left) {
         let may_read = |kept: &Kept| asked.borrow_mut().may_read(&kept.message.topic);
         let mut dropped = self.outbound.withdraw(may_read);
+        let mut left = Left::default();
+        dropped.retain_mut(|kept| {
+            let is_for_others = kept.share != 0 && kept.qos == Qos::AtLeastOnce;
+            if is_for_others {
+                left.messages.push((kept.share, Arc::clone(&kept.message)));
+                left.stored.extend(kept.stored.take().map(|stored| *stored));
+            }
+            !is_for_others
+        });
         let again = dropped.len();
         self.inflight_bytes = self.outbound.messages().map(Kept::cost).sum();
         let queue_bytes = &mut self.queue_bytes;
@@ -101,7 +111,7 @@ impl MqttMailbox {
         self.finish(dropped.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
         // Nothing waits for the end of these.
         drop(self.append());
-        count
+        (count, left)
     }
 
     /// How well the client keeps up.
