@@ -22,6 +22,8 @@ const MESSAGES: usize = 20_000;
 const QUEUED: usize = 100;
 /// Messages that are sent before their acknowledgements are read.
 const WINDOW: usize = 1_000;
+/// Clients that make sessions at once.
+const MAKERS: usize = 32;
 const DISCONNECT: [u8; 2] = [0xe0, 0];
 const END: Duration = Duration::from_secs(60);
 
@@ -38,12 +40,7 @@ fn many() -> Result<String> {
     let mut gateway = Gateway::start_as(plan)?;
     let idle = gateway.anonymous_bytes()?;
     let address = gateway.address("mqtt")?;
-    for number in 0..sessions {
-        let (mut connection, is_present) = resume(address, &format!("session-{number}"))?;
-        ensure!(!is_present, "session {number} was there before it was made");
-        ensure!(connection.subscribe(1, &[&queue(number)], 1)? == [1], "not granted");
-        connection.stream.write_all(&DISCONNECT)?;
-    }
+    make_sessions(address, sessions)?;
     publish(address, messages, true, |number| (kept(number), value(number)))?;
     publish(address, sessions * QUEUED, false, |number| (queue(number / QUEUED), value(number)))?;
     let before = gateway.anonymous_bytes()?;
@@ -66,6 +63,22 @@ fn many() -> Result<String> {
         "({messages} retained, {sessions} sessions with {QUEUED} messages each: ready after {ready:.1?}; anonymous \
          memory: idle {idle} MB, before {before} MB, after the start {after} MB)"
     ))
+}
+
+/// Makes sessions, each with a subscription. Each waits for the disk twice, so there are several under way.
+fn make_sessions(address: SocketAddr, sessions: usize) -> Result<()> {
+    let make = |number: usize| -> Result<()> {
+        let (mut connection, is_present) = resume(address, &format!("session-{number}"))?;
+        ensure!(!is_present, "session {number} was there before it was made");
+        ensure!(connection.subscribe(1, &[&queue(number)], 1)? == [1], "not granted");
+        Ok(connection.stream.write_all(&DISCONNECT)?)
+    };
+    thread::scope(|scope| {
+        let makers: Vec<_> = (0..MAKERS)
+            .map(|first| scope.spawn(move || (first..sessions).step_by(MAKERS).try_for_each(make)))
+            .collect();
+        makers.into_iter().try_for_each(|maker| maker.join().map_err(|_| anyhow::anyhow!("a client panicked"))?)
+    })
 }
 
 fn kept(number: usize) -> String {
