@@ -10,13 +10,14 @@ use fogmux_auth::{
 };
 use fogmux_net::{ClientCertificate, RefusedCertificate};
 
-use crate::{Peer, Shared, WorkerContext, clients::Arrived};
+use crate::{
+    Peer, Shared, WorkerContext,
+    clients::Arrived,
+    shown::{cut, shown_client},
+};
 
 /// The target of these lines, for `log.filter`.
 const TARGET: &str = "fogmux::audit";
-
-/// Characters of a peer's text that a line holds.
-const TEXT_MAX: usize = 128;
 
 /// Why a login was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,15 +233,4 @@ pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::hel
     let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
     let (principal, client) = (cut(&ended.principal), shown_client(&ended.client));
     tracing::info!(target: TARGET, %peer, port, ?by, ?principal, ?client, "session ended");
-}
-
-/// A client identifier, for a line of the log. Clients also put tokens in its place, which are never logged.
-pub(crate) fn shown_client(client: &str) -> &str {
-    if holds_token(client) { "" } else { cut(client) }
-}
-
-/// The beginning of a text that a peer chose, for a line of the log.
-pub(crate) fn cut(text: &str) -> &str {
-    let end = text.char_indices().nth(TEXT_MAX).map_or(text.len(), |(end, _)| end);
-    text.get(..end).unwrap_or_default()
 }

@@ -48,6 +48,7 @@ mod psk_guard;
 mod recheck;
 pub mod runtime;
 mod shares;
+mod shown;
 mod shutdown;
 #[cfg(test)]
 #[cfg(all(feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp"))]

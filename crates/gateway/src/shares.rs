@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use fogmux_bus::Timestamp;
 use fogmux_fair::Owner;
 
-use crate::{audit::shown_client, metrics::Counter, throttle::Throttle};
+use crate::{metrics::Counter, shown::shown_client, throttle::Throttle};
 
 /// A table of the doors with a share for each principal. The bus counts those of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,9 @@ use foldhash::fast::FixedState;
 
 use crate::Timestamp;
 use crate::etag::ETag;
+use crate::peer::Peer;
 use crate::server::resting::{Noted, Resting};
-use crate::server::{ServerConfig, TransferId as Id};
+use crate::server::{Server, ServerConfig, TransferId as Id};
 use crate::slab::Key;
 
 /// A download that has not moved for this long makes room for others: two retransmissions of a request that was lost.
@@ -62,6 +63,15 @@ pub(crate) struct Downloads {
     gave_way: Option<(u64, Owner)>,
     /// Events that went before they were fetched.
     lost: u64,
+}
+
+impl<P: Peer> Server<P> {
+    /// Forgets the representations of which later blocks are to be fetched, but the rests of events, which are nowhere
+    /// else. To be called when other answers may be due than before, as after a change of access rules: a later block
+    /// is cut from the answer of its moment then, and its ETag says whether that is another.
+    pub fn forget_representations(&mut self) {
+        self.downloads.forget_states();
+    }
 }
 
 impl Downloads {

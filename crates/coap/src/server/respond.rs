@@ -69,13 +69,6 @@ impl<P: Peer> Server<P> {
         ticket.block2.is_some_and(|block| block.number > 0) && self.downloads.find(now, ticket.transfer()).is_some()
     }
 
-    /// Forgets the representations of which later blocks are to be fetched, but the rests of events, which are nowhere
-    /// else. To be called when other answers may be due than before, as after a change of access rules: a later block
-    /// is cut from the answer of its moment then, and its ETag says whether that is another.
-    pub fn forget_representations(&mut self) {
-        self.downloads.forget_states();
-    }
-
     /// Evaluates Accept and ETag for a 2.05.
     fn settle<'a>(&mut self, ticket: &Ticket<P>, response: Response<'a>) -> Response<'a> {
         if response.code != Code::CONTENT {

@@ -14,7 +14,7 @@ use super::{
     receive::Input,
     will::{self, WILL_WAIT, Will},
 };
-use crate::audit::shown_client;
+use crate::shown::shown_client;
 
 /// Bytes of a packet with a Reason String besides the string: an acknowledgement without codes, or one code.
 const PACKET_BYTES: usize = 64;

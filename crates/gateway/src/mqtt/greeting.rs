@@ -15,7 +15,7 @@ use super::{
     mailbox::MqttMailbox,
     output::Output,
 };
-use crate::audit::shown_client;
+use crate::shown::shown_client;
 
 /// The longest wait for the store. A disk that takes longer than this is failing.
 const WAIT: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ use super::{
     context::MqttContext,
     mailbox::MqttMailbox,
 };
-use crate::{audit::shown_client, unfinished::SMALL_BYTES};
+use crate::{shown::shown_client, unfinished::SMALL_BYTES};
 
 /// The longest wait. A displaced connection takes a few turns to end, and [`LINGER`](super::farewell::LINGER) if input
 /// of it is unread or may be under way; one that takes longer must not keep its owner out.

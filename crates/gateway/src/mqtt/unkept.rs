@@ -3,7 +3,7 @@
 use fogmux_bus::Publication;
 
 use super::context::MqttContext;
-use crate::audit::{cut, shown_client};
+use crate::shown::{cut, shown_client};
 
 /// Logs the first of these messages in a batch, a line a second at most.
 pub(super) fn log(ctx: &MqttContext, batch: &[Publication<'_>]) {

@@ -14,7 +14,7 @@ use super::{
     mailbox::Leaves,
     session::{LeftGroups, hand_on, share_tag},
 };
-use crate::audit::shown_client;
+use crate::shown::shown_client;
 
 /// Answers about the topics of one queue, which has many messages of few topics.
 #[derive(Debug)]

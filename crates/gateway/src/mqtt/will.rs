@@ -15,10 +15,7 @@ use fogmux_mqtt::ReasonCode;
 use tokio::task::spawn_local;
 
 use super::{access::Gate, context::MqttContext, mailbox::MqttMailbox, session::MqttDoor, translate};
-use crate::{
-    audit::{self, shown_client},
-    worker::Shared,
-};
+use crate::{audit, shown::shown_client, worker::Shared};
 
 /// A Will Message, kept besides the connection.
 #[derive(Debug)]
