@@ -12,8 +12,11 @@ pub(crate) fn hand_on_tagged(
     left: Vec<(u64, Arc<Message>)>,
     of_tag: impl Fn(u64) -> Option<Arc<Subscription>>,
 ) {
-    let left = left.into_iter().filter_map(|(tag, message)| Some((message, of_tag(tag)?)));
-    hand_on(ctx, left.collect());
+    let waited = left.len();
+    let left: Vec<_> = left.into_iter().filter_map(|(tag, message)| Some((message, of_tag(tag)?))).collect();
+    // Nobody is a member any more by a subscription that has ended.
+    ctx.bus().counters().gone((waited - left.len()) as u64);
+    hand_on(ctx, left);
 }
 
 /// Hands messages that waited for a member to other members. To be called when it is not connected any more, or may not
