@@ -89,6 +89,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: the rest of a CoAP list or value is not handed out after a deny", run: rests::coap },
     Case { name: "findings: what a member may not read any more goes to the others", run: rests::shared },
     Case {
+        name: "findings: certificates with keys of the accepted kinds are let in by both stacks",
+        run: refused_certificates::accepted,
+    },
+    Case {
         name: "findings: a certificate that only names its authority is logged as forged, also when it has expired",
         run: refused_certificates::forged,
     },

@@ -64,7 +64,7 @@ pub fn run_cases(suite: &str, cases: &[Case]) -> Outcome {
 /// The longest that a case may take. The longest of ours take a minute on a machine with two processors.
 const CASE_MAX: Duration = Duration::from_secs(600);
 
-/// A word of a lane about its case.
+/// Reports of a lane: the index of a case that begins, or that has ended with its outcome.
 enum Said {
     Began(usize),
     Ended(usize, Result<String>),

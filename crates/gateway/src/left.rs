@@ -14,7 +14,7 @@ pub(crate) fn hand_on_tagged(
 ) {
     let waited = left.len();
     let left: Vec<_> = left.into_iter().filter_map(|(tag, message)| Some((message, of_tag(tag)?))).collect();
-    // Nobody is a member any more by a subscription that has ended.
+    // A subscription that has ended is not found, and its messages are dropped.
     ctx.bus().counters().gone((waited - left.len()) as u64);
     hand_on(ctx, left);
 }

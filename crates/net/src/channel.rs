@@ -219,7 +219,7 @@ pub trait PskAttempt: Send + Sync {
 #[must_use]
 pub(crate) fn claimed_by(der: &[u8]) -> Box<str> {
     let read = X509Certificate::from_der(der).ok().and_then(|(_, certificate)| common_name(&certificate));
-    // Nobody can claim the fingerprint of another.
+    // A common name cannot pass for a fingerprint.
     read.filter(|name| !name.starts_with(OF_FINGERPRINT)).unwrap_or_else(|| fingerprint(digest(&SHA256, der).as_ref()))
 }
 

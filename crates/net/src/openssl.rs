@@ -148,8 +148,8 @@ fn context(settings: &Settings, certificate: &Certificate) -> Result<SslContext,
     Ok(builder.build())
 }
 
-/// The signatures that rustls verifies, too; of certificates of TLS 1.2 those by secp256r1 only, because of the curves
-/// that are named below.
+/// The signature algorithms that rustls verifies as well. In TLS 1.2 the groups below limit ECDSA certificates to
+/// secp256r1 (RFC 8422 §5.1).
 const SIGNATURES: &str = "ECDSA+SHA256:ECDSA+SHA384:ed25519:rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:\
                           rsa_pss_rsae_sha512:RSA+SHA256:RSA+SHA384:RSA+SHA512";
 

@@ -165,6 +165,31 @@ pub(super) fn keys() -> Result<String> {
     Ok(format!("{} lines", lines(&gateway).len()))
 }
 
+/// Keys of the accepted kinds, at listeners of both stacks.
+pub(super) fn accepted() -> Result<String> {
+    let p256 = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+    for profile in ["modern", "pki"] {
+        let setting = format!("listeners.mqtts.profile=\"{profile}\"");
+        let gateway = Gateway::start(&[&setting, REQUIRED[0], "auth.backoff.free_failures=1000"])?;
+        let made = Certificates::new()?;
+        let pki = gateway.data().join("pki");
+        for (name, key) in
+            [("p256", &p256[..]), ("rsa", &["-newkey", "rsa:2048"]), ("ed25519", &["-newkey", "ed25519"])]
+        {
+            made.make(name, &format!("/CN={name}"), key, Some(&pki))?;
+            let port = gateway.address("mqtts")?.port().to_string();
+            let mut client = Command::new("mosquitto_pub");
+            client.args(["-h", "localhost", "-p", &port, "-q", "1", "-t", "a", "-m", "x", "--cafile"]);
+            client.arg(gateway.ca()).arg("--cert").arg(made.file(&format!("{name}.pem")));
+            let output =
+                client.arg("--key").arg(made.file(&format!("{name}.key"))).output().context("mosquitto_pub")?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "{profile} refuses {name}: {said} {:?}", lines(&gateway));
+        }
+    }
+    Ok(String::new())
+}
+
 /// Certificates that name the gateway's authority and are signed by somebody else, one of which has expired as well.
 pub(super) fn forged() -> Result<String> {
     let by_openssl = ["listeners.xmpps.profile=\"pki\"", "listeners.xmpps.client_certificates=\"required\""];

@@ -72,21 +72,21 @@ pub(super) fn coap() -> Result<String> {
     ask(GET, &["ps"], &[(OBSERVE, b""), hidden])?;
     publish(&mut bob, "t/hidden/event", &[b's'; 5_000], false)?;
     let asked = [(&[".well-known", "core"][..], None), (&["ps"], Some(filter)), (&["ps"], Some(hidden))];
-    let mut rests = |code: u8| -> Result<Vec<String>> {
+    let mut rests = || -> Result<Vec<String>> {
         let mut texts = Vec::new();
         for (path, query) in asked {
             let options: Vec<_> = query.into_iter().chain([(BLOCK2, SECOND)]).collect();
-            texts.push(String::from_utf8_lossy(&ask(code, path, &options)?.payload).into_owned());
+            texts.push(String::from_utf8_lossy(&ask(GET, path, &options)?.payload).into_owned());
         }
         let event = ask(GET, &["ps", "t", "hidden", "event"], &[(BLOCK2, SECOND)])?;
         texts.push(String::from_utf8_lossy(&event.payload).into_owned());
         Ok(texts)
     };
     let is_hidden = |text: &String| text.contains("hidden") || text.contains("sss");
-    let before = rests(GET)?;
+    let before = rests()?;
     ensure!(before.iter().filter(|text| is_hidden(text)).count() >= 3, "they tell nothing before the deny: {before:?}");
     deny(&gateway, RULES)?;
-    let after = rests(GET)?;
+    let after = rests()?;
     ensure!(!after.iter().any(is_hidden), "{after:?}");
     drop(bob);
     gateway.check_alive()?;

@@ -233,17 +233,18 @@ const HEAD_BYTES: usize = 16;
 /// a text is not logged.
 #[must_use]
 pub fn holds_token(text: &str) -> bool {
-    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let bytes = text.as_bytes();
-    bytes.windows(2).enumerate().any(|(at, start)| {
-        if !matches!(start, b"ey" | b"ew") {
-            return false;
-        }
-        let run = bytes.get(at..).unwrap_or_default();
-        let run = run.iter().position(|byte| !is_of_token(*byte)).and_then(|end| run.get(..end)).unwrap_or(run);
-        let mut parts = run.split(|byte| *byte == b'.');
-        parts.next().is_some_and(|head| head.len() >= HEAD_BYTES) && parts.count() >= 2
+    let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    // Each byte is looked at a fixed number of times: a client identifier may have 65 535 of them.
+    text.as_bytes().split(|byte| !is_of_token(byte)).any(|run| {
+        let parts = run.split(|byte| *byte == b'.');
+        parts.clone().zip(parts.skip(2)).any(|(head, _)| begins_token(head))
     })
+}
+
+/// Whether the end of a part, before its dot, may be the first part of a token.
+fn begins_token(part: &[u8]) -> bool {
+    let starts = part.get(..(part.len() + 2).saturating_sub(HEAD_BYTES)).unwrap_or_default();
+    starts.windows(2).any(|start| matches!(start, b"ey" | b"ew"))
 }
 
 /// A NumericDate (RFC 7519 §2): seconds, perhaps with a fraction. Anything else in its place is no token of ours.

@@ -10,7 +10,7 @@ use rustls::{
 
 use crate::dates::Dates;
 
-/// The reason to name for this error of the verifier. It looks at dates before signatures, and anybody can make a
+/// The reason to name for this error of the verifier, which looks at dates before signatures. Anybody can make a
 /// certificate that has expired: such a one is verified once more as of the end of its validity, and counts as expired
 /// only if its signatures are good.
 #[expect(clippy::wildcard_enum_match_arm, reason = "any other reason stays as it is")]

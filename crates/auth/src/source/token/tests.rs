@@ -247,6 +247,11 @@ fn texts_that_hold_a_token() {
     {
         assert!(!holds_token(text), "{text}");
     }
+    for length in [HEAD_BYTES - 1, HEAD_BYTES] {
+        assert_eq!(holds_token(&format!("ey{}.b.c", "x".repeat(length - 2))), length == HEAD_BYTES, "{length}");
+    }
+    // As long as a client identifier may be.
+    assert!(!holds_token(&"ey".repeat(32_767)) && holds_token(&format!("{}.b.c", "ey".repeat(32_765))));
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Ledger {
                 }
                 Promise::All | Promise::Shared | Promise::Latest => false,
             };
-            // Behind a gap a reader is sent what is retained, and not what is retained no more.
+            // After a gap a reader is sent the retained messages again, but not told of topics that were cleared.
             let unknowable = unknowable || reader.told_of_gap.get() && latest.is_none();
             if latest.as_ref() != last && !unknowable {
                 let name = |payload: Option<&Vec<u8>>| payload.map(|bytes| self.by_payload.borrow()[bytes]);
