@@ -41,7 +41,7 @@ impl End {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends DISCONNECT if the version has it, leaves the session, and handles the will.
     pub(super) async fn close(mut self: Box<Self>, end: End) {
-        if let Some(entry) = self.entry {
+        if let Some(entry) = self.wakes.entry {
             self.ctx.door.unregister(entry);
         }
         let ousted = if end == End::Displaced { self.mailbox.slot.with(|mailbox| mailbox.ousted) } else { None };
@@ -57,7 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.cancel_will();
         }
         // Nothing of it is handled any more, and the goodbye takes a while.
-        (self.input, self.unfinished) = (Input::new(Vec::new()), None);
+        (self.reading.input, self.reading.unfinished) = (Input::new(Vec::new()), None);
         let key = self.key();
         if let Some(will) = self.leave(end, &key) {
             // When many go at once, all of them give back what they held before the first will is published: otherwise
@@ -77,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let packet = Packet::Disconnect(Disconnect { reason, properties });
             let buffer = self.output.buffer(&self.ctx);
             // The list took only properties that fit.
-            let _ = packet.encode(self.version, buffer);
+            let _ = packet.encode(self.facts.version, buffer);
         }
         let Self { ctx, stream, output, .. } = &mut *self;
         let write = std::future::poll_fn(|cx| {
@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The reason code for DISCONNECT, which a server sends in version 5 only.
     fn goodbye(&self, end: End) -> Option<ReasonCode> {
-        if !self.version.is_v5() {
+        if !self.facts.version.is_v5() {
             return None;
         }
         match end {
@@ -126,8 +126,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// A Reason String, unless it makes the packet too large for the client ([MQTT-3.14.2-3] and similar).
     fn reason_string<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
         if let Some(text) = text {
-            let fits = usize::try_from(self.packet_bytes_max).is_ok_and(|max| text.len() + PACKET_BYTES <= max);
-            if self.version.is_v5() && fits {
+            let fits = usize::try_from(self.facts.packet_bytes_max).is_ok_and(|max| text.len() + PACKET_BYTES <= max);
+            if self.facts.version.is_v5() && fits {
                 // Our texts are short.
                 let _ = list.push(Property::ReasonString(text));
             }
@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// A Reason String for an acknowledgement, unless the client has asked for none ([MQTT-3.1.2-29]).
     pub(super) fn explanation<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
-        self.reason_string(text.filter(|_| self.problem_information), list)
+        self.reason_string(text.filter(|_| self.facts.problem_information), list)
     }
 
     /// Notes a protocol error: its description and the reason code for the client.
@@ -155,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             End::Silent => {
                 metrics.timed_out.increment();
                 cut.silent.increment();
-                tracing::debug!(client = shown_client(&self.publisher.client), "keep alive exceeded");
+                tracing::debug!(client = shown_client(&self.client.publisher.client), "keep alive exceeded");
             }
             End::Stalled => {
                 metrics.timed_out.increment();
@@ -188,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Logs a subscriber that is too slow, at most once a second.
     pub(super) fn log_slow(&self, reason: &str) {
         if let Some(suppressed) = self.ctx.door.slow_log.admit(self.now) {
-            let (client, peer) = (shown_client(&self.publisher.client), self.peer);
+            let (client, peer) = (shown_client(&self.client.publisher.client), self.client.peer);
             tracing::warn!(client, %peer, suppressed, "slow MQTT subscriber {reason}");
         }
     }
@@ -210,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // Nothing more happens in the name of a credential that was taken back (§5.4.2).
         if end == End::Withdrawn && self.will.is_some() {
             self.cancel_will();
-            will::log_withheld(&self.ctx, &self.publisher);
+            will::log_withheld(&self.ctx, &self.client.publisher);
         }
         let (ctx, will) = (&self.ctx, self.will.take());
         if matches!(end, End::Displaced | End::GaveWay | End::Removed) {
@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             ctx.shared.shutdown.left_unacknowledged(left);
         }
         // Only this connection's claim can be affected: otherwise `with_claim` and `detach` fail.
-        let (since, expiry_s) = (ctx.unix_ms(self.now), durable::expiry(self.session_expiry));
+        let (since, expiry_s) = (ctx.unix_ms(self.now), durable::expiry(self.facts.session_expiry));
         let dropped = self.mailbox.with(|mailbox| {
             let dropped = mailbox.disconnect();
             mailbox.leave_store(since, expiry_s, will.is_some());
@@ -236,8 +236,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         });
         let dropped = dropped.unwrap_or(0);
         ctx.bus().counters().gone(u64::try_from(dropped).unwrap_or(u64::MAX));
-        let keep =
-            (self.session_expiry != SESSION_NEVER_EXPIRES).then(|| Duration::from_secs(u64::from(self.session_expiry)));
+        let keep = (self.facts.session_expiry != SESSION_NEVER_EXPIRES)
+            .then(|| Duration::from_secs(u64::from(self.facts.session_expiry)));
         if will.is_some() {
             door.sessions.begin_departure(key, &self.mailbox.slot, self.mailbox.claim);
         }
@@ -245,7 +245,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             door.end_session(ctx, key, &slot);
         }
         let will = will?;
-        let delay = will.delay.min(self.session_expiry);
+        let delay = will.delay.min(self.facts.session_expiry);
         if delay == 0 {
             return Some(will);
         }

@@ -105,54 +105,82 @@ pub(super) struct Connection<S> {
     pub(super) ctx: Rc<MqttContext>,
     pub(super) stream: S,
     pub(super) mailbox: Claimed,
-    pub(super) gate: Arc<Gate>,
-    pub(super) publisher: Arc<Publisher>,
-    /// The client's address, for the log.
-    pub(super) peer: SocketAddr,
+    pub(super) client: Client,
+    pub(super) facts: Facts,
     pub(super) inbound: Inbound,
-    pub(super) input: Input,
+    pub(super) reading: Reading,
     pub(super) output: Output,
     pub(super) egress: Egress,
     pub(super) rare: Option<Box<Rare>>,
     pub(super) writable: Option<Box<WriteCache>>,
     pub(super) will: Option<Box<Will>>,
-    pub(super) session_expiry: u32,
+    pub(super) now: Timestamp,
+    pub(super) work: Work,
+    pub(super) wakes: Wakes,
+    /// The shutdown of the connection, once it has begun.
+    pub(super) draining: Option<Written>,
+}
+
+/// The client of a connection, and its permissions.
+pub(super) struct Client {
+    /// The address, for the log.
+    pub(super) peer: SocketAddr,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) gate: Arc<Gate>,
+    /// The generation of the rules under which it was last checked.
+    pub(super) generation: u64,
+}
+
+/// The terms that CONNECT and CONNACK have agreed on, and how the client stands.
+pub(super) struct Facts {
     pub(super) version: Version,
     /// Whether the client is a bridge of 3.1 or 3.1.1, whose subscriptions have options that those versions cannot
     /// express.
     pub(super) bridge: bool,
     /// Reason strings may be sent in every packet ([MQTT-3.1.2-29]).
     pub(super) problem_information: bool,
-    /// The client's Maximum Packet Size.
-    pub(super) packet_bytes_max: u32,
-    /// The generation of the rules under which the client was last checked.
-    pub(super) generation: u64,
     /// Whether the session has records in the store.
     pub(super) durable: bool,
-    /// Whether the last turn had a PUBLISH in it.
-    pub(super) publishes: bool,
     /// The client owes acknowledgements, so it is read even when memory is tight.
     pub(super) awaiting: bool,
-    pub(super) now: Timestamp,
+    /// Whether the last turn had a PUBLISH in it.
+    pub(super) publishes: bool,
+    /// Seconds, 0 for none.
+    pub(super) keep_alive: u16,
+    /// The client's Maximum Packet Size.
+    pub(super) packet_bytes_max: u32,
+    /// Seconds that the session outlives the connection; DISCONNECT may change it (§3.14.2.2.2).
+    pub(super) session_expiry: u32,
+}
+
+/// The bytes that were read and not handled yet, and when the client was read.
+pub(super) struct Reading {
+    pub(super) input: Input,
+    pub(super) boundary: Boundary,
+    /// Bytes read in the last second.
+    pub(super) recent: Recent,
     pub(super) last_read: Running,
     /// Since when the client is not read, for our own reasons: such time is none of its silence.
     pub(super) unread_since: Running,
-    /// Bytes read since the task was woken.
-    pub(super) read_bytes: u32,
-    /// Bytes read in the last second.
-    pub(super) recent: Recent,
-    pub(super) boundary: Boundary,
-    /// Retained messages looked at since the task was woken.
-    pub(super) looks: u16,
-    /// Deliveries of its messages since the task was woken.
-    pub(super) deliveries: Deliveries,
     /// Its place among the unfinished packets of all clients, once it has had more than a little of them.
     pub(super) unfinished: Option<Box<Place>>,
+}
+
+/// The work done for a connection since its task was woken.
+#[derive(Default)]
+pub(super) struct Work {
+    /// Bytes read.
+    pub(super) read_bytes: u32,
+    /// Retained messages looked at.
+    pub(super) looks: u16,
+    /// Deliveries of its messages.
+    pub(super) deliveries: Deliveries,
+}
+
+/// The lists of the door by which the task of a connection is woken.
+pub(super) struct Wakes {
     pub(super) entry: Option<Entry>,
-    pub(super) keep_alive: u16,
-    /// The shutdown of the connection, once it has begun.
-    pub(super) draining: Option<Written>,
-    /// When the door wakes this task at the latest.
+    /// When the door wakes the task at the latest.
     pub(super) alarm: Timestamp,
     /// Its place in the list of connections.
     listed: Listed,
@@ -208,39 +236,41 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self {
             stream,
             mailbox: granted.mailbox,
-            gate: granted.gate,
-            publisher: granted.publisher,
-            peer: granted.peer,
+            client: Client {
+                peer: granted.peer,
+                publisher: granted.publisher,
+                gate: granted.gate,
+                generation: granted.generation,
+            },
+            facts: Facts {
+                version: negotiation.version,
+                bridge: negotiation.bridge,
+                problem_information: negotiation.problem_information,
+                durable: granted.durable,
+                awaiting: false,
+                publishes: false,
+                keep_alive: negotiation.keep_alive,
+                packet_bytes_max: negotiation.packet_bytes_max,
+                session_expiry: negotiation.session_expiry,
+            },
             inbound: Inbound::new(negotiation.version, inbound),
-            input: Input::new(rest),
+            reading: Reading {
+                input: Input::new(rest),
+                boundary,
+                recent: Recent::default(),
+                last_read: ctx.running_at(now),
+                unread_since: Running::NEVER,
+                unfinished: None,
+            },
             output,
             egress: Egress::new(),
             rare: few.then(|| Box::new(Rare { expires, handshake, extended, ..Rare::default() })),
             writable: None,
             will: granted.will.map(Box::new),
-            session_expiry: negotiation.session_expiry,
-            version: negotiation.version,
-            bridge: negotiation.bridge,
-            problem_information: negotiation.problem_information,
-            packet_bytes_max: negotiation.packet_bytes_max,
-            generation: granted.generation,
-            durable: granted.durable,
-            publishes: false,
-            awaiting: false,
             now,
-            last_read: ctx.running_at(now),
-            unread_since: Running::NEVER,
-            read_bytes: 0,
-            recent: Recent::default(),
-            boundary,
-            looks: 0,
-            deliveries: Deliveries::default(),
-            unfinished: None,
-            entry: None,
-            keep_alive: negotiation.keep_alive,
+            work: Work::default(),
+            wakes: Wakes { entry: None, alarm: Timestamp::NEVER, listed: granted.listed },
             draining: None,
-            alarm: Timestamp::NEVER,
-            listed: granted.listed,
             ctx,
         }
     }
@@ -267,22 +297,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The session's key.
     pub(super) fn key(&self) -> SessionKey {
-        let Publisher { principal, client, .. } = &*self.publisher;
+        let Publisher { principal, client, .. } = &*self.client.publisher;
         session_key(self.ctx.door.config.client_identifiers, principal, client)
     }
 
     /// Runs the connection; ready when it has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.now = self.ctx.now();
-        (self.read_bytes, self.looks, self.deliveries) = (0, 0, Deliveries::default());
-        if self.entry.is_none() {
-            self.entry = self.ctx.door.register(cx.waker());
-            self.listed.register(cx.waker());
+        self.work = Work::default();
+        if self.wakes.entry.is_none() {
+            self.wakes.entry = self.ctx.door.register(cx.waker());
+            self.wakes.listed.register(cx.waker());
         }
-        if self.listed.is_kicked() {
+        if self.wakes.listed.is_kicked() {
             return Poll::Ready(End::Kicked);
         }
-        if self.generation != self.ctx.authority().generation()
+        if self.client.generation != self.ctx.authority().generation()
             && let Err(end) = self.follow_rules()
         {
             return Poll::Ready(end);
@@ -304,16 +334,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Checks whether the client is still admitted, after the rules have changed or the clock was set.
     #[cold]
     fn follow_rules(&mut self) -> Result<(), End> {
-        self.generation = self.ctx.authority().generation();
+        self.client.generation = self.ctx.authority().generation();
         if let Some(rare) = &mut self.rare {
             rare.expires = rare.expires.map(|expires| expires.look_again(&self.ctx));
         }
-        let access = self.gate.access();
+        let access = self.client.gate.access();
         let handshake = self.rare.as_ref().and_then(|rare| rare.handshake.as_ref());
         if !credential::holds(&self.ctx, handshake, access.principal()) {
             return Err(End::Withdrawn);
         }
-        unreadable::drop_from(&self.ctx, &self.mailbox, &self.gate);
+        unreadable::drop_from(&self.ctx, &self.mailbox, &self.client.gate);
         Ok(())
     }
 
@@ -340,7 +370,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if !progress && !self.egress.is_runnable() {
                 return Ok(false);
             }
-            if self.read_bytes >= TURN_BYTES || self.looks >= LOOKS_PER_TURN || self.deliveries.are_enough() {
+            if self.work.read_bytes >= TURN_BYTES
+                || self.work.looks >= LOOKS_PER_TURN
+                || self.work.deliveries.are_enough()
+            {
                 break;
             }
         }

@@ -27,28 +27,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn keep_alive_deadline(&self) -> Timestamp {
-        match self.keep_alive {
+        match self.facts.keep_alive {
             0 => Timestamp::NEVER,
             // [MQTT-3.1.2-22]: one and a half times.
-            seconds => self.ctx.passes(self.last_read + Duration::from_millis(u64::from(seconds) * 1500)),
+            seconds => self.ctx.passes(self.reading.last_read + Duration::from_millis(u64::from(seconds) * 1500)),
         }
     }
 
     /// Notes whether the client is read in this turn. The time in which it was not is none of its silence.
     pub(super) fn note_reading(&mut self, reads: bool) {
-        match (reads, self.unread_since) {
+        match (reads, self.reading.unread_since) {
             (true, Running::NEVER) => {}
             (true, since) => {
-                self.last_read = self.last_read + self.running().since(since);
-                self.unread_since = Running::NEVER;
+                self.reading.last_read = self.reading.last_read + self.running().since(since);
+                self.reading.unread_since = Running::NEVER;
             }
-            (false, since) => self.unread_since = since.min(self.running()),
+            (false, since) => self.reading.unread_since = since.min(self.running()),
         }
     }
 
     /// Whether the client was not read in the last turn.
     pub(super) fn is_unread(&self) -> bool {
-        self.unread_since != Running::NEVER
+        self.reading.unread_since != Running::NEVER
     }
 
     fn stall_deadline(&self) -> Timestamp {
@@ -70,8 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // A client that is not read has not been silent if something of it waits in the socket.
             match self.is_unread().then(|| self.poll_look(cx)) {
                 Some(Poll::Ready(Ok(()))) => {
-                    self.last_read = self.running();
-                    self.unread_since = self.last_read;
+                    self.reading.last_read = self.running();
+                    self.reading.unread_since = self.reading.last_read;
                 }
                 Some(Poll::Ready(Err(end))) => return Poll::Ready(end),
                 Some(Poll::Pending) | None => return Poll::Ready(End::Silent),
@@ -85,9 +85,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut next = self.keep_alive_deadline().min(self.stall_deadline());
         next = next.min(self.expiry());
-        if next < self.alarm || self.alarm <= self.now {
-            self.alarm = next;
-            if let Some(entry) = self.entry {
+        if next < self.wakes.alarm || self.wakes.alarm <= self.now {
+            self.wakes.alarm = next;
+            if let Some(entry) = self.wakes.entry {
                 self.ctx.door.set_alarm(entry, next);
             }
         }
@@ -96,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reads a little of a client that is not read otherwise, and keeps it for later. Ready if something was there.
     fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        let (Input::Partial(bytes) | Input::Unread(bytes) | Input::Held(bytes)) = &mut self.input else {
+        let (Input::Partial(bytes) | Input::Unread(bytes) | Input::Held(bytes)) = &mut self.reading.input else {
             // The client is in the middle of a packet, whose size has a bound already.
             return Poll::Ready(Ok(()));
         };
@@ -112,9 +112,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         bytes.extend_from_slice(read.filled());
         let (bytes, count) = (std::mem::take(bytes), read.filled().len());
-        self.input = Input::Held(bytes);
-        self.recent.add(count, self.now);
-        self.boundary.read(count);
+        self.reading.input = Input::Held(bytes);
+        self.reading.recent.add(count, self.now);
+        self.reading.boundary.read(count);
         self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
         Poll::Ready(Ok(()))
     }
@@ -144,6 +144,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let pending = self.rare.as_ref().map_or(0, |rare| rare.pending.len());
         let is_sent = self.egress.is_idle() && self.output.is_empty() && pending == 0;
         let is_empty = is_sent && self.mailbox.with(|mailbox| mailbox.is_drained()).unwrap_or(true);
-        written.is_taken(is_empty, &self.ctx.shared.shutdown, self.peer)
+        written.is_taken(is_empty, &self.ctx.shared.shutdown, self.client.peer)
     }
 }

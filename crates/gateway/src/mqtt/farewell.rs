@@ -38,9 +38,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Waits for more only if the client was not being read, or has sent much recently: otherwise there is nothing else
     /// in its send queue.
     pub(super) async fn has_disconnected(&mut self) -> bool {
-        let input = std::mem::replace(&mut self.input, Input::new(Vec::new()));
-        self.boundary.check(input.filled());
-        let mut waits = self.is_unread() || input.is_unhandled() || self.recent.is_much(self.ctx.now());
+        let input = std::mem::replace(&mut self.reading.input, Input::new(Vec::new()));
+        self.reading.boundary.check(input.filled());
+        let mut waits = self.is_unread() || input.is_unhandled() || self.reading.recent.is_much(self.ctx.now());
         let (mut bytes, mut skip) = input.into_rest();
         let (mut read, mut turns) = (0, 0);
         let deadline = Instant::now() + LINGER;
@@ -66,8 +66,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             (read, turns) = (read + count, 0);
             let now = self.ctx.now();
-            self.recent.add(count, now);
-            waits |= self.recent.is_much(now);
+            self.reading.recent.add(count, now);
+            waits |= self.reading.recent.is_much(now);
         }
     }
 
@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Goes through the whole packets and drops them; `skip` bytes of the next are without interest.
     fn walk(&self, bytes: &mut Vec<u8>, skip: &mut usize) -> Walk {
-        let (version, limits) = (self.version, self.limits());
+        let (version, limits) = (self.facts.version, self.limits());
         let mut at = 0;
         let walk = loop {
             let rest = bytes.get(at..).unwrap_or_default();

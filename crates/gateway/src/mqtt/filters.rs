@@ -192,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             let subscription = self.well_formed(filter)?;
                             let code = match self.subscribe_to(subscription, options, id) {
                                 Ok(made) => {
-                                    filters.kept.made.extend(self.durable.then_some((codes.len(), made)));
+                                    filters.kept.made.extend(self.facts.durable.then_some((codes.len(), made)));
                                     options.qos.bits()
                                 }
                                 Err((reason, text)) => {
@@ -213,8 +213,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 (None, Some(_)) => return Ok(true),
             };
-            self.deliveries.add(work);
-            if self.deliveries.are_enough() {
+            self.work.deliveries.add(work);
+            if self.work.deliveries.are_enough() {
                 return Ok(false);
             }
         }
@@ -248,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Request::Unsubscribe => {
                 let codes = ReasonCodes::new(codes);
                 let unsuback = Packet::Unsuback(Unsuback { packet_id, properties: Properties::NONE, codes });
-                if !self.durable {
+                if !self.facts.durable {
                     return self.answer(&unsuback);
                 }
                 let bytes = self.encoded(&unsuback)?;
@@ -263,7 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// An answer that may wait for the store of sessions.
     fn encoded(&mut self, packet: &Packet<'_>) -> Result<Vec<u8>, End> {
         let mut bytes = Vec::new();
-        let encoded = packet.encode_within(self.version, self.packet_bytes_max, &mut bytes);
+        let encoded = packet.encode_within(self.facts.version, self.facts.packet_bytes_max, &mut bytes);
         encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))?;
         self.ctx.shared.metrics.mqtt_only.control_out.increment();
         Ok(bytes)

@@ -43,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) async fn wait_to_greet(&mut self, waits: Box<Waits>) -> Result<(), End> {
         let Waits { committed, replaced, present } = *waits;
         let replaced = replaced.as_deref().map_or(Completion::Ready, take_ended);
-        let own = if self.durable { Completion::Ready } else { take_ended(&self.mailbox.slot) };
+        let own = if self.facts.durable { Completion::Ready } else { take_ended(&self.mailbox.slot) };
         let deadline = Instant::now() + WAIT;
         let mut kept = true;
         for completion in [replaced, own, committed] {
@@ -53,13 +53,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         // Clients wait for CONNACK before they send.
         self.now = self.ctx.now();
-        self.last_read = self.running();
+        self.reading.last_read = self.running();
         self.withhold_releases();
         if kept {
             return Ok(());
         }
         if present {
-            let client = shown_client(&self.publisher.client);
+            let client = shown_client(&self.client.publisher.client);
             tracing::warn!(client, "the store did not take that the client is connected");
             return Ok(());
         }
@@ -69,10 +69,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     async fn refuse_greeting(&mut self) {
         let (mut answer, why) = (Vec::new(), "the store takes nothing");
-        refuse(self.version, ReasonCode::QUOTA_EXCEEDED, Some(why), self.packet_bytes_max, &mut answer);
+        refuse(self.facts.version, ReasonCode::QUOTA_EXCEEDED, Some(why), self.facts.packet_bytes_max, &mut answer);
         // A session that was not promised ends now.
         self.cancel_will();
-        (self.output, self.session_expiry) = (Output::default(), 0);
+        (self.output, self.facts.session_expiry) = (Output::default(), 0);
         let _ = timeout(REFUSAL, self.stream.write_all(&answer)).await;
     }
 }

@@ -54,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn publish(&mut self, items: &[Item<'_>]) -> Result<(), End> {
         let (now, generation) = (self.now, self.ctx.authority().generation());
         let now_unix_ms = self.ctx.unix_ms(now);
-        let publisher = Arc::clone(&self.publisher);
+        let publisher = Arc::clone(&self.client.publisher);
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts = Verdicts::new();
         let (mut end, mut retains) = (None, false);
@@ -105,7 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         verdicts: Verdicts,
         retains: bool,
     ) -> Result<(), End> {
-        self.deliveries.add(published.deliveries);
+        self.work.deliveries.add(published.deliveries);
         if retains {
             unkept::log(&self.ctx, batch);
         }
@@ -198,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// has records. PUBREC of a message that no session has a record of does not wait for that: those who were to have
     /// it have it, and a restart ends their sessions. So a full disk does not refuse what was delivered.
     pub(super) fn note_received(&self, taken: &[Publication<'_>], verdicts: &Verdicts, gather: &Gather) {
-        if !self.durable || !verdicts.iter().any(|(_, qos, _)| *qos == Qos::ExactlyOnce) {
+        if !self.facts.durable || !verdicts.iter().any(|(_, qos, _)| *qos == Qos::ExactlyOnce) {
             return;
         }
         let published = verdicts.iter().filter(|(_, qos, _)| *qos == Qos::ExactlyOnce);
@@ -258,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Ok(Ok(topic));
         }
         let writable = self.writable.get_or_insert_default();
-        if !writable.may_write(&self.gate, generation, topic.as_str()) {
+        if !writable.may_write(&self.client.gate, generation, topic.as_str()) {
             return self.forbid(item, &topic).map(Err);
         }
         Ok(Ok(topic))
@@ -266,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     #[cold]
     fn refuse<T>(&mut self, item: &Item<'_>, why: &dyn Display, reason: ReasonCode) -> Result<Result<T, Refusal>, End> {
-        if self.version.is_v5() && item.incoming.qos != Qos::AtMostOnce {
+        if self.facts.version.is_v5() && item.incoming.qos != Qos::AtMostOnce {
             Ok(Err(Refusal { reason, text: Some(why.to_string().into()) }))
         } else {
             Err(self.misbehaved(why, reason))
@@ -277,13 +277,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[cold]
     fn forbid(&self, item: &Item<'_>, topic: &str) -> Result<Refusal, End> {
         self.ctx.shared.metrics.mqtt.unauthorized.increment();
-        let access = self.gate.access();
+        let access = self.client.gate.access();
         let decision = access.decide(Action::Write, topic);
         audit::refused_action(&self.ctx, &access, None, Action::Write, topic, &decision);
         if item.incoming.qos == Qos::AtMostOnce {
             return Ok(Refusal::of(ReasonCode::NOT_AUTHORIZED));
         }
-        if !self.version.is_v5() {
+        if !self.facts.version.is_v5() {
             return Err(End::Forbidden);
         }
         Ok(Refusal { reason: ReasonCode::NOT_AUTHORIZED, text: Some(decision.to_string().into()) })
@@ -292,7 +292,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The reason code for the outcome of a publication.
     fn reason_of(&self, publication: Option<&Publication<'_>>) -> Result<ReasonCode, End> {
         let outcome = publication.map(Publication::outcome).unwrap_or_default();
-        match (outcome.refused, self.version.is_v5()) {
+        match (outcome.refused, self.facts.version.is_v5()) {
             (true, true) if outcome.unkept => Ok(ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR),
             (true, true) => Ok(ReasonCode::QUOTA_EXCEEDED),
             (true, false) => Err(End::Refused),
@@ -310,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let properties = self.explanation(text.as_deref(), &mut list);
             let ack = Ack { packet_id: *id, reason: *reason, properties };
             // The list took only properties that fit.
-            let _ = ack.encode(kind, self.version, self.output.buffer(&self.ctx));
+            let _ = ack.encode(kind, self.facts.version, self.output.buffer(&self.ctx));
             if *qos == Qos::AtLeastOnce || reason.is_error() {
                 self.inbound.release();
             }
@@ -334,7 +334,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let Some(mut first) = self.rare().pending.pop_front() else { break };
             if kept.is_err() {
                 if let Some(at) = first.owing.iter().position(Owed::is_broken)
-                    && !self.version.is_v5()
+                    && !self.facts.version.is_v5()
                 {
                     let rest: Owing = first.owing.drain(at..).collect();
                     self.acknowledge(&first.owing);

@@ -62,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn go_on(&mut self, held: &mut Extended, step: Step) -> Result<(), End> {
         let user = held.exchange.as_ref().and_then(Exchange::user).unwrap_or_default().to_owned();
         let claimed = held.exchange.as_ref().and_then(Exchange::claimed).unwrap_or_default().to_owned();
-        let client = Arc::clone(&self.publisher.client);
+        let client = Arc::clone(&self.client.publisher.client);
         let line = RefusedLogin::of(&held.peer, Door::Mqtt, SASL, "");
         let line = RefusedLogin { claimed: &claimed, client: &client, ..line };
         credential::may_try(&self.ctx, line, &user).map_err(|_| End::Unauthorized)?;
@@ -71,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Step::Done { principal, data, expires_unix_s } => {
                 held.exchange = None;
                 let who = credential::bounded(&held.peer, Verified { principal, expires_unix_s });
-                let access = self.gate.access();
+                let access = self.client.gate.access();
                 let same = credential::agree(Some(access.principal()), who);
                 let who = credential::noted(&self.ctx, line, &user, same).map_err(|_| End::Unauthorized)?;
                 self.renew(&who);
@@ -90,13 +90,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn renew(&mut self, who: &Verified) {
         self.rare().expires = who.expires_unix_s.map(|unix_s| Expiry::new(&self.ctx, unix_s));
         // The alarm may still be set for the expiry of the old credential; the deadline is checked when it rings.
-        let access = self.ctx.authority().access(&who.principal, &self.publisher.client, Door::Mqtt).of_peer(self.peer);
+        let access = self
+            .ctx
+            .authority()
+            .access(&who.principal, &self.client.publisher.client, Door::Mqtt)
+            .of_peer(self.client.peer);
         let _ = self.mailbox.with(|mailbox| {
             if let Some(durable) = &mut mailbox.durable {
                 durable.renew(&who.principal);
             }
         });
-        if self.gate.renew(Arc::new(access)) {
+        if self.client.gate.renew(Arc::new(access)) {
             self.writable = None;
             self.ctx.bus().invalidate();
         }

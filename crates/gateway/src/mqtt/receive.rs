@@ -40,7 +40,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.handle_set_aside()?;
             return Ok(Poll::Ready(()));
         }
-        match std::mem::replace(&mut self.input, Input::Partial(Vec::new())) {
+        match std::mem::replace(&mut self.reading.input, Input::Partial(Vec::new())) {
             Input::Unread(bytes) | Input::Held(bytes) => {
                 self.take(&bytes)?;
                 Ok(Poll::Ready(()))
@@ -59,12 +59,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut read = ReadBuf::new(rest.get_mut(..room).unwrap_or_default());
         match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
             Poll::Pending => {
-                self.input = Input::Partial(partial);
+                self.reading.input = Input::Partial(partial);
                 return Ok(Poll::Pending);
             }
             Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
             Poll::Ready(ended) => {
-                self.input = Input::Partial(partial);
+                self.reading.input = Input::Partial(partial);
                 return Err(ended.map_or_else(|error| End::of(&error), |()| End::Closed));
             }
         }
@@ -79,30 +79,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn count_read(&mut self, bytes: usize) {
-        self.read_bytes = self.read_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
-        self.recent.add(bytes, self.now);
-        self.boundary.read(bytes);
+        self.work.read_bytes = self.work.read_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.reading.recent.add(bytes, self.now);
+        self.reading.boundary.read(bytes);
         self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(bytes).unwrap_or_default());
     }
 
     /// Handles every whole packet in `bytes` and keeps the rest.
     fn take(&mut self, bytes: &[u8]) -> Result<(), End> {
         let used = self.handle_all(bytes).map_err(|stopped| self.stop(stopped, bytes))?;
-        self.boundary.handled(used);
+        self.reading.boundary.handled(used);
         let rest = bytes.get(used..).unwrap_or_default();
         if rest.is_empty() {
             return Ok(());
         }
         if self.holds_input() {
-            self.input = Input::Held(rest.to_vec());
+            self.reading.input = Input::Held(rest.to_vec());
             return Ok(());
         }
-        let total = match Frame::read(rest, self.version, &self.limits()) {
+        let total = match Frame::read(rest, self.facts.version, &self.limits()) {
             Ok(frame) => frame.map_or(0, |frame| frame.total_len()),
             Err(error) => return Err(self.misbehaved(&error, error.reason())),
         };
         // It must fit the buffer alone, or it could never be finished.
-        self.input = if total >= crate::worker::READ_BUFFER_BYTES {
+        self.reading.input = if total >= crate::worker::READ_BUFFER_BYTES {
             Input::Large(Box::new(Large { bytes: BytesMut::from(rest), total }))
         } else {
             Input::Partial(rest.to_vec())
@@ -114,8 +114,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[cold]
     fn stop(&mut self, Stopped { end, at }: Stopped, bytes: &[u8]) -> End {
         if end == End::Displaced {
-            self.boundary.handled(at);
-            self.input = Input::Held(bytes.get(at..).unwrap_or_default().to_vec());
+            self.reading.boundary.handled(at);
+            self.reading.input = Input::Held(bytes.get(at..).unwrap_or_default().to_vec());
         }
         end
     }
@@ -142,21 +142,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Ok(count)) => {
                 self.count_read(count);
                 // A slow but steady sender does not exceed its keep alive.
-                self.last_read = self.running();
+                self.reading.last_read = self.running();
                 Ok(Poll::Ready(()))
             }
         };
         if !is_whole {
-            self.input = Input::Large(large);
+            self.reading.input = Input::Large(large);
             return poll;
         }
-        self.boundary.handled(large.total);
+        self.reading.boundary.handled(large.total);
         self.handle_large(&finished(large.bytes))?;
         poll
     }
 
     fn handle_large(&mut self, bytes: &bytes::Bytes) -> Result<(), End> {
-        let decoded = decode(bytes, self.version, &self.limits());
+        let decoded = decode(bytes, self.facts.version, &self.limits());
         let (packet, _) = decoded.map_err(|error| self.misbehaved(&error, error.reason()))?.ok_or(End::Closed)?;
         let Packet::Publish(publish) = packet else {
             return self.handle_all(bytes).map(|_| ()).map_err(|stopped| stopped.end);
@@ -166,8 +166,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let incoming = self.inbound.handle_publish(&publish);
         let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
-        self.last_read = self.running();
-        self.publishes = true;
+        self.reading.last_read = self.running();
+        self.facts.publishes = true;
         let shared = bytes.slice_ref(publish.payload);
         let mut batch = Batch::default();
         batch.push(Item { incoming, payload: Payload::Shared(&shared), duplicate: false });
@@ -176,17 +176,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Handles every whole packet at the front of `bytes`. Returns how many bytes they took.
     fn handle_all(&mut self, bytes: &[u8]) -> Result<usize, Stopped> {
-        let (version, limits) = (self.version, self.limits());
+        let (version, limits) = (self.facts.version, self.limits());
         let mut batch = Batch::default();
         let (mut used, mut at) = (0, 0);
-        self.publishes = false;
+        self.facts.publishes = false;
         let (mut control, mut holds) = (0, self.holds_input());
         let end = loop {
             let rest = bytes.get(used..).unwrap_or_default();
             if batch.is_empty() {
                 holds = self.holds_input();
             }
-            let waits = control::is_publish(rest) || (control::has_filters(rest) && self.deliveries.are_enough());
+            let waits = control::is_publish(rest) || (control::has_filters(rest) && self.work.deliveries.are_enough());
             if holds && (waits || self.has_set_aside()) {
                 break None;
             }
@@ -215,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         if used > 0 {
-            self.last_read = self.running();
+            self.reading.last_read = self.running();
         }
         if control > 0 {
             self.ctx.shared.metrics.mqtt_only.control_in.add(control);
@@ -234,7 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let incoming = self.inbound.handle_publish(publish);
         let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
-        self.publishes = true;
+        self.facts.publishes = true;
         batch.push(Item { incoming, payload: Payload::Slice(publish.payload), duplicate: false });
         if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
     }
@@ -309,13 +309,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn disconnected(&mut self, disconnect: &Disconnect<'_>) -> End {
         for property in &disconnect.properties {
             if let Property::SessionExpiryInterval(seconds) = property {
-                if self.session_expiry == 0 && seconds != 0 {
+                if self.facts.session_expiry == 0 && seconds != 0 {
                     let how = &"a session that was to end with its connection (§3.14.2.2.2)";
                     return self.misbehaved(how, ReasonCode::PROTOCOL_ERROR);
                 }
-                self.session_expiry = seconds.min(self.ctx.door.config.session_expiry_max);
+                self.facts.session_expiry = seconds.min(self.ctx.door.config.session_expiry_max);
                 // It may be taken over before it has left.
-                let (sessions, transient) = (&self.ctx.door.sessions, self.session_expiry == 0);
+                let (sessions, transient) = (&self.ctx.door.sessions, self.facts.session_expiry == 0);
                 sessions.set_transient(&self.key(), &self.mailbox.slot, self.mailbox.claim, transient);
             }
         }

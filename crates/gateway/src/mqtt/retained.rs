@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Queues the next messages, as far as there is room.
     pub(super) fn pull(&mut self, room: &mut Room) -> Result<(), End> {
         let Some(pull) = self.rare.as_ref().and_then(|rare| rare.pulls.first()) else { return Ok(()) };
-        let (bus, gate, gather) = (self.ctx.bus(), &self.gate, Gather::default());
+        let (bus, gate, gather) = (self.ctx.bus(), &self.client.gate, Gather::default());
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
             // Looked up while the mailbox is locked, so that a newer value is delivered behind this one.
             let chunk = bus.retained(&pull.filter, pull.after.as_ref(), room.messages, self.now);
@@ -138,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         bus.counters().pulled(pulled);
         // Those of QoS 2 wait for it. Nobody is told of the others.
         drop(gather.append());
-        self.looks = self.looks.saturating_add(u16::try_from(looks).unwrap_or(u16::MAX));
+        self.work.looks = self.work.looks.saturating_add(u16::try_from(looks).unwrap_or(u16::MAX));
         self.rare().pulls.go_on(next);
         Ok(())
     }

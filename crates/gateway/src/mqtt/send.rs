@@ -110,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if drained.lost {
             self.log_slow("its queue is full, the oldest messages are dropped");
         }
-        self.awaiting = drained.awaiting;
+        self.facts.awaiting = drained.awaiting;
         if let Some(tail) = drained.tail {
             self.output.set_tail(tail);
             // Messages behind a large one are pulled when the client has taken it.
@@ -128,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if self.pulls() == 0 || room.is_used_up() {
                 return Ok(round > 0);
             }
-            if self.looks >= LOOKS_PER_TURN {
+            if self.work.looks >= LOOKS_PER_TURN {
                 // A filter may match none of a hundred thousand topics, and a client have thousands of such filters.
                 return Ok(true);
             }

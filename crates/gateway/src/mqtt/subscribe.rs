@@ -39,7 +39,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(subscription) => Ok(Ok(subscription)),
             Err(error @ SubscriptionError::Filter(FilterError::TooDeep)) => Ok(Err(error)),
             // Before version 5 `$share` is an ordinary level; only this gateway gives it a meaning.
-            Err(error @ SubscriptionError::ShareName) if !self.version.is_v5() => Ok(Err(error)),
+            Err(error @ SubscriptionError::ShareName) if !self.facts.version.is_v5() => Ok(Err(error)),
             Err(error) => Err(self.misbehaved(&error, ReasonCode::MALFORMED_PACKET)),
         }
     }
@@ -49,14 +49,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let codes = vec![0; codes];
         let (packet_id, codes) = (PacketId::FIRST, ReasonCodes::new(&codes));
         let sample = Packet::Suback(Suback { packet_id, properties: Properties::NONE, codes });
-        let encoded = sample.encode_within(self.version, self.packet_bytes_max, &mut Vec::new());
+        let encoded = sample.encode_within(self.facts.version, self.facts.packet_bytes_max, &mut Vec::new());
         encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))
     }
 
     /// Appends an answer that the client waits for. If it is larger than the client accepts, the connection ends
     /// ([MQTT-3.1.2-24]).
     pub(super) fn answer(&mut self, packet: &Packet<'_>) -> Result<(), End> {
-        let (version, bytes_max) = (self.version, self.packet_bytes_max);
+        let (version, bytes_max) = (self.facts.version, self.facts.packet_bytes_max);
         self.ctx.shared.metrics.mqtt_only.control_out.increment();
         let encoded = packet.encode_within(version, bytes_max, self.output.buffer(&self.ctx));
         encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))
@@ -70,8 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         id: Option<u32>,
     ) -> Result<Made, (ReasonCode, String)> {
         let subscription = subscription.map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
-        let options = if self.bridge { options.of_bridge(subscription.group.is_some()) } else { options };
-        let access = self.gate.access();
+        let options = if self.facts.bridge { options.of_bridge(subscription.group.is_some()) } else { options };
+        let access = self.client.gate.access();
         if let Reach::Nothing(decision) = access.may_subscribe(&subscription.filter) {
             self.ctx.shared.metrics.mqtt.unauthorized.increment();
             audit::refused_action(&self.ctx, &access, None, Action::Read, &subscription.filter, &decision);
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if admitted != Ok(true) {
             return Err(too_many());
         }
-        let gate: Arc<dyn ReadGate> = Arc::<super::access::Gate>::clone(&self.gate);
+        let gate: Arc<dyn ReadGate> = Arc::<super::access::Gate>::clone(&self.client.gate);
         let bus_options = SubscribeOptions {
             tag: session::tag(&subscription),
             max_qos: translate::to_bus(options.qos),

@@ -72,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Waits until the previous connections have published what they had left. What the client has sent behind CONNECT
     /// counts as unfinished meanwhile, and may have to give way with its connection.
     pub(super) async fn follow(&mut self, Follows { fresh }: Follows) -> Result<(), End> {
-        let bytes = self.input.counted();
+        let bytes = self.reading.input.counted();
         let waiter = (bytes > SMALL_BYTES).then(|| Arc::clone(self.count_input(bytes, 0).1.waiter()));
         let gave_way = async {
             match waiter {
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.now = self.ctx.now();
         // Clients wait for CONNACK before they send.
-        self.last_read = self.running();
+        self.reading.last_read = self.running();
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let over = poll_fn(|cx| sessions.poll_departures(key, &self.mailbox.slot, self.mailbox.claim, cx));
         if timeout_at(deadline, over).await.is_err() {
             tracing::debug!(
-                client = shown_client(&self.publisher.client),
+                client = shown_client(&self.client.publisher.client),
                 "the previous connection takes too long to end"
             );
             sessions.forget_departures(key, &self.mailbox.slot, self.mailbox.claim);

@@ -114,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut bytes = Vec::new();
         for id in ids {
             // Without properties it always fits.
-            let _ = Ack::success(id).encode(PacketType::Pubrel, self.version, &mut bytes);
+            let _ = Ack::success(id).encode(PacketType::Pubrel, self.facts.version, &mut bytes);
         }
         self.withhold(completion, bytes, Otherwise::Again);
     }

@@ -18,7 +18,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Some(rare) = &mut self.rare else { return false };
         let Some(pause) = &mut rare.pause else { return false };
         // A client that owes acknowledgements is read again soon: other publishers may wait for those.
-        if self.awaiting {
+        if self.facts.awaiting {
             pause.shorten();
         }
         if pause.poll(&self.ctx, cx).is_pending() {
@@ -32,11 +32,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// their turn, or until its pause is over. Not for a pause when that has to give way to unfinished packets of
     /// others.
     pub(in crate::mqtt) fn holds_input(&self) -> bool {
-        if self.deliveries.are_enough() || self.has_set_aside() {
+        if self.work.deliveries.are_enough() || self.has_set_aside() {
             return true;
         }
         let is_stopped = self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop());
-        is_stopped && !self.unfinished.as_ref().is_some_and(|place| place.waiter().has_given_way())
+        is_stopped && !self.reading.unfinished.as_ref().is_some_and(|place| place.waiter().has_given_way())
     }
 
     /// Whether this publisher has paused for so long that its PINGREQ should be answered meanwhile.
@@ -60,7 +60,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         }
         let memory = self.ctx.bus().memory();
-        if !(self.publishes || self.input.is_large()) || self.awaiting || !memory.pressure() {
+        if !(self.facts.publishes || self.reading.input.is_large()) || self.facts.awaiting || !memory.pressure() {
             return true;
         }
         let owner = self.mailbox.slot.with(|mailbox| mailbox.owned_by().owner().clone());

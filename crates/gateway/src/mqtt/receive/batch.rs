@@ -69,11 +69,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let receive_maximum = self.ctx.door.config.receive_maximum;
         // Those of an earlier connection may come on top. Older versions have no such maximum, and PUBREL comes behind
         // the messages: a client that has sent many cannot be held back, so each identifier may be in use.
-        let ids_max = if self.version.is_v5() { usize::from(receive_maximum) * 2 } else { usize::from(u16::MAX) };
-        let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
+        let ids_max = if self.facts.version.is_v5() { usize::from(receive_maximum) * 2 } else { usize::from(u16::MAX) };
+        let (version, inbound, items) = (self.facts.version, &mut self.inbound, &mut batch.items);
         // Answers of a session that outlives its connection wait for the store.
         let mut held = Vec::new();
-        let out = if self.durable { &mut held } else { self.output.buffer(&self.ctx) };
+        let out = if self.facts.durable { &mut held } else { self.output.buffer(&self.ctx) };
         let mut steps = batch.steps.drain(..);
         let (now, mut answered, mut taken, mut is_again) = (self.now, 0, 0, false);
         let applied = self.mailbox.with(|mailbox| {

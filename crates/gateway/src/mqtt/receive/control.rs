@@ -57,14 +57,14 @@ fn remove_pings(bytes: &mut Vec<u8>, version: Version, limits: &Limits) -> u64 {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads a little while this publisher pauses. Returns whether anything came.
     pub(in crate::mqtt) fn poll_control(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        let before = match &mut self.input {
+        let before = match &mut self.reading.input {
             Input::Partial(bytes) | Input::Held(bytes) => std::mem::take(bytes),
             Input::Unread(_) | Input::Large(_) => return Ok(false),
         };
         let (bytes, came) = self.read_a_little(cx, before);
-        let publishes = self.publishes;
+        let publishes = self.facts.publishes;
         self.take(&bytes)?;
-        self.publishes = publishes;
+        self.facts.publishes = publishes;
         self.answer_pings()?;
         Ok(came)
     }
@@ -87,15 +87,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Answers each PINGREQ among the bytes that are held.
     fn answer_pings(&mut self) -> Result<(), End> {
-        let (version, limits) = (self.version, self.limits());
-        let Input::Held(held) = &mut self.input else { return Ok(()) };
+        let (version, limits) = (self.facts.version, self.limits());
+        let Input::Held(held) = &mut self.reading.input else { return Ok(()) };
         let before = held.len();
         let pings = remove_pings(held, version, &limits);
-        self.boundary.handled(before - held.len());
+        self.reading.boundary.handled(before - held.len());
         if pings == 0 {
             return Ok(());
         }
-        self.last_read = self.running();
+        self.reading.last_read = self.running();
         self.ctx.shared.metrics.mqtt_only.control_in.add(pings);
         (0..pings).try_for_each(|_| self.answer(&Packet::Pingresp))
     }

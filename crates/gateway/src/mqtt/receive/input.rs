@@ -85,8 +85,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// connection; input that was only held for a pause is handled at once instead.
     pub(in crate::mqtt) fn poll_unfinished(&mut self, cx: &Context<'_>) -> Result<bool, End> {
         let aside = self.set_aside_bytes();
-        let bytes = self.input.counted() + aside;
-        if self.unfinished.is_none() && bytes <= SMALL_BYTES {
+        let bytes = self.reading.input.counted() + aside;
+        if self.reading.unfinished.is_none() && bytes <= SMALL_BYTES {
             return Ok(false);
         }
         let (is_counted, place) = self.count_input(bytes, aside);
@@ -97,21 +97,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.handle_set_aside()?;
             return Ok(true);
         }
-        let Input::Held(held) = &mut self.input else { return Err(self.too_much_unfinished()) };
+        let Input::Held(held) = &mut self.reading.input else { return Err(self.too_much_unfinished()) };
         let held = std::mem::take(held);
-        self.input = Input::Partial(Vec::new());
+        self.reading.input = Input::Partial(Vec::new());
         self.take(&held)?;
-        self.unfinished = None;
+        self.reading.unfinished = None;
         Ok(true)
     }
 
     /// Counts so many bytes of the input among the unfinished packets of all clients; `aside` of them are set aside.
     /// Returns whether there is room.
     pub(in crate::mqtt) fn count_input(&mut self, bytes: usize, aside: usize) -> (bool, &Place) {
-        let (door, gate, peer) = (&self.ctx.door, &self.gate, self.peer);
+        let (door, gate, peer) = (&self.ctx.door, &self.client.gate, self.client.peer);
         let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
-        let place = self.unfinished.get_or_insert_with(fresh);
-        (place.set(&self.ctx, bytes, self.input.filled() + aside), place)
+        let place = self.reading.unfinished.get_or_insert_with(fresh);
+        (place.set(&self.ctx, bytes, self.reading.input.filled() + aside), place)
     }
 
     /// The input has to end for that of others.

@@ -7,21 +7,24 @@ mod stream;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::task::Poll;
 
 use fogmux_coap::message::Type;
 use fogmux_coap::server::Room;
 use fogmux_coap::stream::{Frame, Framing, Heard as Received, Session, SessionConfig};
-use fogmux_coap::{Code, Encoder, Message, OptionNumber, Outbox, Response, Server, ServerConfig};
+use fogmux_coap::{Code, Encoder, Message, OptionNumber, Outbox, Response, Server, ServerConfig, Timestamp};
 use fogmux_oscore::{Algorithm, Context as Oscore, Id, Opened, Parameters, Requests, Reservation, Ring, Start};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::driver::Answer;
 use crate::driver::testing::{outcome, turn};
+use crate::driver::{Answer, Client, Request, Sink};
 use crate::experiment::{CoapAnswer, Operation, Qos, Security};
 use crate::origin::{Keys, Origin, OriginConfig};
+use crate::outcome::Bytes;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const KEY: &[u8] = b"a key of 16 byte";
