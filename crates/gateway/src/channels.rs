@@ -11,7 +11,7 @@ pub(crate) fn channel() -> Channel {
         cipher: "TLS_AES_128_GCM_SHA256".into(),
         certificate: None,
         psk_identity: None,
-        exporter: Some([7; 32]),
+        exporter: Some(Box::new([7; 32])),
         end_point: None,
     }
 }

@@ -208,7 +208,7 @@ pub(crate) fn sasl(ctx: &WorkerContext, peer: &Peer, of_channel: Option<&Princip
     Context {
         channel: SaslChannel {
             secure: peer.secure,
-            exporter: channel.and_then(|channel| channel.exporter),
+            exporter: channel.and_then(|channel| channel.exporter.as_deref().copied()),
             end_point: channel.and_then(|channel| channel.end_point.clone()),
             certificate: of_channel.filter(|principal| principal.source == SourceKind::Certificate).cloned(),
         },

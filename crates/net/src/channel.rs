@@ -38,7 +38,8 @@ pub struct Channel {
     pub psk_identity: Option<Box<[u8]>>,
     /// `tls-exporter` (RFC 9266). There for TLS 1.3 only: below, it is safe only with the extended master secret
     /// (RFC 9266 §4.2), of which the stacks do not tell.
-    pub exporter: Option<[u8; 32]>,
+    /// In a box, for a fleet of DTLS sessions has none.
+    pub exporter: Option<Box<[u8; 32]>>,
     /// `tls-server-end-point` (RFC 5929 §4.1): the hash of the server's certificate.
     pub end_point: Option<Box<[u8]>>,
 }
@@ -55,7 +56,7 @@ impl Channel {
             cipher: suite.map(|name| iana_name(&name)).unwrap_or_default().into(),
             certificate: leaf.map(|leaf| ClientCertificate::parse(leaf)).transpose()?.map(Arc::new),
             psk_identity: None,
-            exporter: exporter.flatten(),
+            exporter: exporter.flatten().map(Box::new),
             end_point: None,
         })
     }

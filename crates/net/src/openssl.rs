@@ -208,7 +208,7 @@ fn channel(ssl: &SslRef, chain: &[CertificateDer<'_>]) -> io::Result<Channel> {
         cipher: cipher.into(),
         certificate: certificate.map(Arc::new),
         psk_identity,
-        exporter: exported.then_some(exporter),
+        exporter: exported.then(|| Box::new(exporter)),
         end_point: None,
     })
 }

@@ -168,7 +168,7 @@ pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(C
         cipher: Cow::default(),
         certificate,
         psk_identity: None,
-        exporter: exported.is_ok().then_some(exporter),
+        exporter: exported.is_ok().then(|| Box::new(exporter)),
         end_point: None,
     };
     Ok((channel, cut))

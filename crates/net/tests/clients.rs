@@ -152,7 +152,7 @@ async fn a_client_is_whom_its_certificate_names() {
     assert_eq!(certificate.xmpp_addresses, ["boiler@localhost".into()]);
     assert_eq!((channel.protocol, &*channel.cipher), ("TLSv1.3", "TLS_AES_256_GCM_SHA384"));
     let ours = stream.get_ref().1.export_keying_material([0; 32], EXPORTER_LABEL, Some(&[])).unwrap();
-    assert_eq!(channel.exporter, Some(ours), "RFC 9266: both ends have the same");
+    assert_eq!(channel.exporter, Some(Box::new(ours)), "RFC 9266: both ends have the same");
     assert_eq!(channel.end_point.as_deref().map(<[u8]>::len), Some(32));
     connect(address, house.client(None)).await.unwrap();
     assert_eq!(hears.recv().await.unwrap().unwrap().certificate, None);

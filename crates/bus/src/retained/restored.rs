@@ -24,7 +24,7 @@ pub(super) struct Shared {
 impl Shared {
     fn publisher(&mut self, principal: Arc<str>, door: Option<Door>) -> Arc<Publisher> {
         let made =
-            || Arc::new(Publisher { principal: Arc::clone(&principal), client: Arc::from(""), door, slot: None });
+            || Arc::new(Publisher { principal: Arc::clone(&principal), client: Arc::default(), door, slot: None });
         Arc::clone(self.publishers.entry((Arc::clone(&principal), door)).or_insert_with(made))
     }
 

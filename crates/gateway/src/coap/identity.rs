@@ -1,7 +1,11 @@
 //! The identity of a request: the owner of its security context or of its association, or anonymous where that is
 //! allowed.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+};
 
 use fogmux_auth::{Access, Action, Door, Principal, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, SlotId, Timestamp};
@@ -17,32 +21,24 @@ use crate::{Peer, audit, credential};
 /// Security contexts whose owners are remembered.
 const CONTEXTS_MAX: usize = 65_536;
 
-/// Permissions in the form that the bus asks for.
-pub(super) struct Gate(Access);
-
-impl Gate {
-    /// The principal that has the permissions.
-    pub(super) fn principal(&self) -> &Principal {
-        self.0.principal()
-    }
+/// An authenticated client: its permissions, in the form that the bus asks for, and its publisher.
+pub(super) struct Identity {
+    access: Access,
+    slot: Option<SlotId>,
+    /// There from its first publication on, because many devices only read or wait.
+    publisher: OnceLock<Arc<Publisher>>,
+    /// When its credential expires.
+    until: Timestamp,
 }
 
-impl ReadGate for Gate {
+impl ReadGate for Identity {
     fn may_read(&self, topic: &str) -> bool {
-        self.0.may_read(topic)
+        self.access.may_read(topic)
     }
 
     fn principal(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.0.principal().name))
+        Some(Arc::clone(&self.access.principal().name))
     }
-}
-
-/// An authenticated client, with its publisher for the bus.
-pub(super) struct Identity {
-    pub(super) gate: Arc<Gate>,
-    pub(super) publisher: Arc<Publisher>,
-    /// When its credential expires.
-    until: Timestamp,
 }
 
 /// The kind of proof that a request comes with.
@@ -100,8 +96,17 @@ pub(super) struct Admission {
     listener: Listener,
     slot: SlotId,
     nobody: Known,
-    associations: HashMap<u64, (Peer, KeyMark, Known), RandomState>,
+    /// In boxes: a table has room for twice as many as there are.
+    associations: HashMap<u64, Box<Associated>, RandomState>,
     contexts: HashMap<u64, Known, RandomState>,
+}
+
+/// An association or a connection.
+struct Associated {
+    peer: Peer,
+    /// Of the key that made it.
+    mark: KeyMark,
+    known: Known,
 }
 
 /// Tells the key of a pre-shared key's identity from another key of the same identity
@@ -119,13 +124,15 @@ impl Admission {
     /// Adds an association or a connection.
     pub(super) fn open(&mut self, ctx: &CoapContext, association: u64, peer: Peer) {
         let mark = mark(ctx, &peer);
-        self.associations.insert(association, (peer, mark, Known::NOTHING));
+        self.associations.insert(association, Box::new(Associated { peer, mark, known: Known::NOTHING }));
     }
 
     /// Whether an association may go on after the rules have changed: the key that made it is still its identity's, or
     /// it needs none.
     pub(super) fn may_go_on(&self, ctx: &CoapContext, association: u64) -> bool {
-        let Some((peer, mark, _)) = self.associations.get(&association) else { return true };
+        let Some(Associated { peer, mark, .. }) = self.associations.get(&association).map(|it| &**it) else {
+            return true;
+        };
         let Some(channel) = &peer.channel else { return true };
         match &channel.psk_identity {
             Some(identity) => *mark == self::mark(ctx, peer) && ctx.authority().psk(identity).is_ok(),
@@ -135,7 +142,9 @@ impl Admission {
 
     /// The name of the principal of an association, for a log: of one that is nobody's, what its peer has claimed.
     pub(super) fn principal_of(&self, ctx: &CoapContext, association: u64) -> Arc<str> {
-        let Some((peer, ..)) = self.associations.get(&association) else { return Arc::default() };
+        let Some(Associated { peer, .. }) = self.associations.get(&association).map(|it| &**it) else {
+            return Arc::default();
+        };
         match credential::of_channel(ctx, peer) {
             Ok(Some(principal)) => principal.name,
             Ok(None) => Principal::anonymous().name,
@@ -166,10 +175,10 @@ impl Admission {
         match who {
             Who::Anybody => self.nobody.get(ctx, now, || {
                 let open = |by| ctx.shared.listening.admits(by);
-                Some(identity(ctx, slot, &anybody(listener.by.map_or(listener.anonymous, open))?.into()))
+                Some(Identity::of(ctx, slot, &anybody(listener.by.map_or(listener.anonymous, open))?.into()))
             }),
             Who::Association(association) => {
-                let (peer, opened_by, known) = self.associations.get_mut(association)?;
+                let Associated { peer, mark: opened_by, known } = &mut **self.associations.get_mut(association)?;
                 let is_first = known.generation == NEVER;
                 known.get(ctx, now, || {
                     // A peer that knows only the previous key of an identity is not its owner any more.
@@ -191,11 +200,11 @@ impl Admission {
                         audit::expired(ctx, peer, Door::Coap);
                         return None;
                     }
-                    Some(identity(ctx, slot, &who))
+                    Some(Identity::of(ctx, slot, &who))
                 })
             }
             Who::Context { scope, user, association } => {
-                let through = self.associations.get(association).map(|(peer, ..)| peer.sources);
+                let through = self.associations.get(association).map(|it| it.peer.sources);
                 if !through.unwrap_or(listener.sources).contains(SourceKind::Oscore) {
                     return None;
                 }
@@ -206,7 +215,7 @@ impl Admission {
                 known.get(ctx, now, || {
                     // A withdrawn context belongs to nobody.
                     let user = ctx.door.oscore.holds(*scope).then_some(user)?;
-                    Some(identity(ctx, slot, &ctx.authority().oscore(user).ok()?.into()))
+                    Some(Identity::of(ctx, slot, &ctx.authority().oscore(user).ok()?.into()))
                 })
             }
         }
@@ -215,13 +224,13 @@ impl Admission {
 
 /// The permissions of a client without any credential at a listener; `None` where it is not admitted.
 #[cfg(target_os = "linux")]
-pub(super) fn of_anybody(ctx: &CoapContext, listener: Listener) -> Option<Gate> {
+pub(super) fn of_anybody(ctx: &CoapContext, listener: Listener) -> Option<Identity> {
     let (open, oscore_only) = match listener.by {
         Some(place) => (ctx.shared.listening.admits(place), ctx.shared.listening.oscore_only(place)),
         None => (listener.anonymous, false),
     };
     let principal = ctx.authority().anonymous(open).filter(|_| open && !oscore_only)?;
-    Some(Gate(ctx.authority().access(&principal, "", Door::Coap)))
+    Some(Identity::new(ctx, None, &principal.into()))
 }
 
 /// The mark of the key that the identity of a peer's handshake has now; `None` without an identity.
@@ -230,20 +239,27 @@ fn mark(ctx: &CoapContext, peer: &Peer) -> KeyMark {
     ctx.authority().psk_mark(channel.psk_identity.as_deref()?)
 }
 
-fn identity(ctx: &CoapContext, slot: SlotId, who: &Verified) -> Arc<Identity> {
-    let Verified { principal, expires_unix_s } = who;
-    let publisher = Publisher {
-        principal: Arc::clone(&principal.name),
-        client: Arc::from(""),
-        door: Some(Door::Coap),
-        slot: Some(slot),
-    };
-    let access = ctx.authority().access(principal, "", Door::Coap);
-    let until = expires_unix_s.map_or(Timestamp::NEVER, |end| credential::timestamp(ctx, end));
-    Arc::new(Identity { gate: Arc::new(Gate(access)), publisher: Arc::new(publisher), until })
-}
-
 impl Identity {
+    fn of(ctx: &CoapContext, slot: SlotId, who: &Verified) -> Arc<Self> {
+        Arc::new(Self::new(ctx, Some(slot), who))
+    }
+
+    fn new(ctx: &CoapContext, slot: Option<SlotId>, who: &Verified) -> Self {
+        let Verified { principal, expires_unix_s } = who;
+        let access = ctx.authority().access(principal, "", Door::Coap);
+        let until = expires_unix_s.map_or(Timestamp::NEVER, |end| credential::timestamp(ctx, end));
+        Self { access, slot, publisher: OnceLock::new(), until }
+    }
+
+    /// The publisher of its messages.
+    pub(super) fn publisher(&self) -> &Arc<Publisher> {
+        self.publisher.get_or_init(|| {
+            let principal = Arc::clone(&self.principal().name);
+            let (client, door) = (Arc::default(), Some(Door::Coap));
+            Arc::new(Publisher { principal, client, door, slot: self.slot })
+        })
+    }
+
     /// Whether the credential has expired.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.until <= now
@@ -258,8 +274,8 @@ impl Identity {
         topic: &str,
     ) -> Option<Code> {
         let allowed = match action {
-            Action::Read => self.gate.0.may_read(topic),
-            Action::Write => self.gate.0.may_write(topic),
+            Action::Read => self.access.may_read(topic),
+            Action::Write => self.access.may_write(topic),
         };
         if allowed {
             return None;
@@ -270,7 +286,7 @@ impl Identity {
 
     /// Whether nothing that the filter matches may be read.
     pub(super) fn may_read_nothing(&self, ctx: &CoapContext, from: Option<SocketAddr>, filter: &str) -> bool {
-        let nothing = matches!(self.gate.0.may_subscribe(filter), fogmux_auth::Reach::Nothing(_));
+        let nothing = matches!(self.access.may_subscribe(filter), fogmux_auth::Reach::Nothing(_));
         if nothing {
             self.note(ctx, from, Action::Read, filter);
         }
@@ -279,7 +295,7 @@ impl Identity {
 
     /// Its principal.
     pub(super) fn principal(&self) -> &Principal {
-        self.gate.0.principal()
+        self.access.principal()
     }
 
     /// Its user, if it is not anonymous.
@@ -290,13 +306,13 @@ impl Identity {
 
     /// Whether both are the same principal, with the same groups and variables.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.gate.0.principal() == other.gate.0.principal()
+        self.access.principal() == other.access.principal()
     }
 
     #[cold]
     fn note(&self, ctx: &CoapContext, from: Option<SocketAddr>, action: Action, topic: &str) {
         ctx.shared.metrics.coap.unauthorized.increment();
-        let decision = self.gate.0.decide(action, topic);
-        audit::refused_action(ctx, &self.gate.0, from, action, topic, &decision);
+        let decision = self.access.decide(action, topic);
+        audit::refused_action(ctx, &self.access, from, action, topic, &decision);
     }
 }

@@ -88,11 +88,11 @@ impl Watch {
     }
 
     fn principal(&self) -> &Arc<str> {
-        &self.identity.publisher.principal
+        &self.identity.principal().name
     }
 
     fn options(&self) -> SubscribeOptions {
-        let gate: Arc<dyn ReadGate> = Arc::<super::identity::Gate>::clone(&self.identity.gate);
+        let gate: Arc<dyn ReadGate> = Arc::<super::identity::Identity>::clone(&self.identity);
         SubscribeOptions {
             tag: self.relation.to_u64(),
             max_qos: self.max_qos,
@@ -269,7 +269,7 @@ impl Core {
         // The previous observation with this token may just have ended, and its index may be reused.
         self.note_events();
         let Registered::New(relation) = registered else { return Some(registered) };
-        let principal = &ask.identity.publisher.principal;
+        let principal = &ask.identity.principal().name;
         let room = self.ctx.bus().room(self.ctx.door.config.observers_max);
         if self.watches.admit(room, principal).is_err() {
             self.ctx.shared.metrics.shares.refused(Table::Observations, principal, ask.now);

@@ -338,7 +338,7 @@ type Checked = (Meaning, Option<&'static str>);
 /// The outcome as its publisher may know it: one that may not read is not told whether there was a message before.
 fn outcome_for(put: &Put<'_>, topics: &str, outcome: Outcome) -> Outcome {
     let tells = put.meaning == Meaning::Value && !outcome.replaced;
-    let hides = tells && !topic_of(put, topics).is_some_and(|topic| put.identity.gate.may_read(topic.as_str()));
+    let hides = tells && !topic_of(put, topics).is_some_and(|topic| put.identity.may_read(topic.as_str()));
     Outcome { replaced: outcome.replaced || hides, ..outcome }
 }
 
@@ -357,7 +357,7 @@ fn publication<'p>(put: &'p Put<'_>, topic: TopicRef<'p>, now: Timestamp, unix_m
         Body::Slice(bytes) => Payload::Slice(bytes),
         Body::Whole(bytes) => Payload::Shared(bytes),
     };
-    let mut publication = Publication::new(topic, payload, &put.identity.publisher, now, unix_ms);
+    let mut publication = Publication::new(topic, payload, put.identity.publisher(), now, unix_ms);
     publication.qos = put.qos;
     publication.meaning = put.meaning;
     publication.content_type = put.content_type;

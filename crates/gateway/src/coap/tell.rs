@@ -99,7 +99,7 @@ impl Core {
             self.dismiss(relation, &Response::new(Code::UNAUTHORIZED));
             return;
         }
-        if self.recheck.is_due() && !fogmux_bus::ReadGate::may_read(&*watch.identity.gate, &entry.message.topic) {
+        if self.recheck.is_due() && !fogmux_bus::ReadGate::may_read(&*watch.identity, &entry.message.topic) {
             return self.outcomes.note(Told::Forbidden);
         }
         let latest;
@@ -321,7 +321,7 @@ impl Core {
         for _ in 0..TOPICS_PER_TURN {
             let Some(watch) = self.watches.get_mut(relation) else { return false };
             let Some(marker) = watch.backlog.pop() else { return true };
-            let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
+            let (gate, max_qos) = (Arc::clone(&watch.identity), watch.max_qos);
             let value = marker.value(self.ctx.bus(), now);
             self.note_look_up(relation);
             let told = match value {
@@ -353,7 +353,7 @@ impl Core {
         let Some(watch) = self.watches.get(relation) else { return false };
         let Walk::At(after) = &watch.walk else { return true };
         let chunk = self.ctx.bus().retained(&watch.subscription.filter, after.as_ref(), WALK_CHUNK, now);
-        let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
+        let (gate, max_qos) = (Arc::clone(&watch.identity), watch.max_qos);
         self.looks += chunk.scanned;
         self.note_look_up(relation);
         let (mut told, mut last) = (Told::Sent, None);

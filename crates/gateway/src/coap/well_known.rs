@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::{
     context::CoapContext,
     core::{Ask, Core, machine_time},
-    identity::Gate,
+    identity::Identity,
     looks::Allowance,
     translate::ROOT,
     transport::Path,
@@ -75,7 +75,7 @@ impl Core {
 
     /// Says whether the list is to be shown.
     fn fill(&mut self, ask: &Ask<'_>, filter: &Filter, list: &mut List<'_>) -> bool {
-        fill(&self.ctx, &mut self.lists, (ask.now, ask.from), &ask.identity.gate, filter, list)
+        fill(&self.ctx, &mut self.lists, (ask.now, ask.from), ask.identity, filter, list)
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn all_links(
     ctx: &CoapContext,
     allowance: &mut Allowance,
     asked: (Timestamp, SocketAddr),
-    gate: &Gate,
+    gate: &Identity,
     queries: &[Query<'_>],
 ) -> Option<String> {
     let mut list = List::new(ctx, queries);
@@ -99,7 +99,7 @@ fn fill(
     ctx: &CoapContext,
     allowance: &mut Allowance,
     (now, from): (Timestamp, SocketAddr),
-    gate: &Gate,
+    gate: &Identity,
     filter: &Filter,
     list: &mut List<'_>,
 ) -> bool {

@@ -51,7 +51,7 @@ impl Identity {
         let access = ctx.authority().access(&who.principal, "", Door::Http).of_peer(peer.address);
         let publisher = Publisher {
             principal: Arc::clone(&who.principal.name),
-            client: Arc::from(""),
+            client: Arc::default(),
             door: Some(Door::Http),
             slot: None,
         };
