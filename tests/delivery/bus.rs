@@ -12,6 +12,7 @@ mod shares;
 pub(crate) mod strangers;
 mod tight;
 mod turns;
+mod weights;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -53,6 +54,11 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus absent members of a shared subscription crowd out nobody", run: shared::absent_members },
     Case { name: "bus a subscription is replaced at the limit", run: limits::replaced },
     Case { name: "bus a message behind a refused one on its topic is delivered", run: limits::refused },
+    Case { name: "bus all fields of a message count: a connected MQTT client", run: weights::mqtt_connected },
+    Case { name: "bus all fields of a message count: an absent MQTT session", run: weights::mqtt_absent },
+    Case { name: "bus all fields of a message count: an XMPP session", run: weights::xmpp_session },
+    Case { name: "bus all fields of a message count: event streams", run: weights::event_streams },
+    Case { name: "bus all fields of a message count: a CoAP observer", run: weights::coap_observer },
     Case { name: "bus absent sessions that hold all memory stop no publisher", run: shares::absent_sessions },
     Case { name: "bus readers that never acknowledge stop no publisher", run: shares::silent_readers },
     Case { name: "bus deaf subscribers of one user stop no publisher of another", run: neighbours::deaf_subscribers },

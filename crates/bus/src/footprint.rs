@@ -20,12 +20,16 @@ const SHARED_BYTES: usize = 3 * size_of::<usize>();
 
 /// Bytes of the heap that a retained message takes, its place in the map included. Its publisher is its connection's.
 pub(crate) fn of(message: &Message) -> usize {
+    ENTRY_BYTES + of_message(message)
+}
+
+/// Bytes of the heap that a message takes.
+pub(crate) fn of_message(message: &Message) -> usize {
     let payload = match message.payload.len() {
         0 => 0,
         length => allocation(length) + allocation(SHARED_BYTES),
     };
-    ENTRY_BYTES
-        + allocation(COUNTS_BYTES + size_of::<Message>())
+    allocation(COUNTS_BYTES + size_of::<Message>())
         + allocation(COUNTS_BYTES + message.topic.len())
         + payload
         + message.content_type.as_ref().map_or(0, |name| allocation(COUNTS_BYTES + name.len()))

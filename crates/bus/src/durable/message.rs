@@ -92,7 +92,7 @@ impl StoredMessage {
             slot: None,
         };
         Message {
-            id: MessageId::default(),
+            id: MessageId::restored(),
             topic: self.topic.clone(),
             payload: self.payload.clone(),
             qos: self.qos,

@@ -42,7 +42,7 @@ impl Newest {
     }
 
     fn bytes(&self) -> usize {
-        let held = self.transient.borrow().as_ref().map_or(0, |message| message.payload.len());
+        let held = self.transient.borrow().as_ref().map_or(0, |message| message.size());
         TOPIC_BYTES + self.topic.len() + held
     }
 }

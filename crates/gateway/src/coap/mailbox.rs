@@ -31,7 +31,7 @@ impl Entry {
     /// Its bytes if it is the newest of its topic: a retained message is in the retained map anyway, another one is
     /// shared by its observers.
     fn least_cost(&self) -> usize {
-        let held = if self.message.meaning.is_state() { 0 } else { self.message.payload.len() };
+        let held = if self.message.meaning.is_state() { 0 } else { self.message.size() };
         size_of::<Self>() + held / Arc::strong_count(&self.message).max(1)
     }
 }
@@ -191,7 +191,7 @@ impl Mailbox for Notifications {
         let message = delivery.share(publication);
         // The entries of a message's observers are next to each other and share it.
         let shared = self.entries.back().is_some_and(|last| Arc::ptr_eq(&last.message, message));
-        let more = size_of::<Entry>() + if shared { 0 } else { message.payload.len() };
+        let more = size_of::<Entry>() + if shared { 0 } else { message.size() };
         let mut displaced = 0;
         if self.is_full(more) {
             // Walking the queue pays only after it has grown by a quarter.

@@ -61,7 +61,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The bytes that it holds, roughly.
     pub(super) fn set_aside_bytes(&self) -> usize {
-        let of = |message: &Arc<Message>| size_of::<Message>() + message.topic.len() + message.payload.len();
+        let of = |message: &Arc<Message>| message.size();
         match self.rare.as_ref().and_then(|rare| rare.set_aside.as_deref()) {
             Some(SetAside::Messages(rest)) => rest.messages.iter().map(of).sum(),
             Some(SetAside::Filters(rest)) => rest.bytes(),

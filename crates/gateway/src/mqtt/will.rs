@@ -151,7 +151,9 @@ impl Will {
         gate: &Arc<Gate>,
         record: (Option<Arc<Slot<MqttMailbox>>>, RecordId),
     ) -> Self {
-        let bytes = size_of::<Self>() + stored.topic.len() + stored.payload.len();
+        let of_type = stored.content_type.as_ref().map_or(0, |name| name.len());
+        let of_properties = stored.properties.as_ref().map_or(0, |properties| properties.size());
+        let bytes = size_of::<Self>() + stored.topic.len() + stored.payload.len() + of_type + of_properties;
         let StoredMessage { topic, payload, qos, meaning, content_type, properties, principal, client, .. } = stored;
         let interval = stored.expires_unix_ms.map(|expires| expires.saturating_sub(stored.ingest_unix_ms) / 1000);
         Self {

@@ -3,7 +3,12 @@
 //! All but the head of a notification is the same for all subscribers, so a worker writes it once and keeps it for a
 //! while.
 
-use std::{borrow::Cow, cell::RefCell};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    hash::{BuildHasher as _, RandomState},
+    sync::LazyLock,
+};
 
 use fogmux_bus::{Clearing, Meaning, Message};
 use fogmux_xmpp::pubsub;
@@ -19,9 +24,12 @@ pub(super) fn item_id(message: &Message) -> Cow<'_, str> {
     match chosen_id(message) {
         Some(id) => id.into(),
         None if message.meaning.is_state() => pubsub::CURRENT.into(),
-        None => format!("{:x}", message.id.0).into(),
+        None => format!("{:016x}", message.id.0 ^ *RUN).into(),
     }
 }
+
+/// Tells the generated ids of this run of the gateway from those of earlier ones: subscribers may remember them.
+static RUN: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
 
 fn chosen_id(message: &Message) -> Option<&str> {
     message.properties.as_deref()?.item_id.as_deref()

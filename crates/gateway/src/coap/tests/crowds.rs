@@ -45,7 +45,7 @@ async fn settle() {
 
 #[test]
 fn backlogs_of_many_observations_of_one_host_do_not_end_that_of_another() {
-    let config = CoapConfig { notification_bytes_max: 64 << 10, ..CoapConfig::default() };
+    let config = CoapConfig { notification_bytes_max: 96 << 10, ..CoapConfig::default() };
     run(config, true, async |house| {
         let (hog, other) = (host(&house, "127.0.0.2").await, host(&house, "127.0.0.1").await);
         for number in 0..100 {

@@ -195,7 +195,7 @@ impl StreamMailbox {
         let mut bytes = 0;
         while taken.len() < portion.messages && bytes < portion.bytes {
             let Some(next) = self.take() else { break };
-            bytes += next.message.payload.len();
+            bytes += next.message.size();
             taken.push(next);
         }
         taken
@@ -227,7 +227,7 @@ impl StreamMailbox {
             if bytes >= portion.bytes || taken.len() >= portion.messages {
                 return taken;
             }
-            bytes += message.payload.len();
+            bytes += message.size();
             taken.push(self.number(message, max_qos));
             self.walk.pass(self.cursor - 1, chunk.place.subscription, &message.topic);
         }
