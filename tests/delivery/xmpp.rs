@@ -3,6 +3,7 @@
 mod answers;
 mod events;
 mod idle;
+mod ids;
 mod options;
 mod retained;
 
@@ -26,6 +27,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: a reader that lost events ends on the retained values", run: retained::converges },
     Case { name: "xmpp: readers that pause, join and return end on the retained values", run: retained::many_readers },
     Case { name: "xmpp: fogmux sub prints a thousand retained items", run: retained::command },
+    Case { name: "xmpp: no two messages of a node have one identifier, whatever was restarted", run: ids::distinct },
+    Case { name: "xmpp: lists of long names come in pages of bounded size", run: answers::lists },
+    Case { name: "xmpp: answers that are not taken end for others", run: answers::untaken },
     Case { name: "xmpp: large answers to many requests are made in turn", run: answers::pipelined },
     Case { name: "xmpp: the result of a subscription comes before its events", run: events::result_first },
     Case { name: "xmpp: an empty retained value is an item, a cleared topic is not", run: events::empty_value },

@@ -99,6 +99,18 @@ impl<'o> Writer<'o> {
     }
 }
 
+/// The bytes of a text as the value of an attribute, or between tags, at most.
+#[must_use]
+pub fn written_len(text: &str) -> usize {
+    let of = |byte| match byte {
+        b'&' => "&amp;".len(),
+        b'<' | b'>' => "&lt;".len(),
+        b'\'' | b'"' => "&quot;".len(),
+        _ => 1,
+    };
+    text.bytes().map(of).sum()
+}
+
 /// Whether XML can hold this text: names of topics may have control characters that it cannot.
 #[must_use]
 pub fn is_representable(text: &str) -> bool {

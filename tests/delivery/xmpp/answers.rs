@@ -40,3 +40,75 @@ pub(super) fn pipelined() -> Result<String> {
     setup.gateway.settle()?;
     Ok(format!("{} kB more for {REQUESTS} answers of {ITEM_BYTES} bytes", peak.saturating_sub(idle) / 1000))
 }
+
+/// Lists of names that are as long as they may be, and that XML makes five times longer: no answer is longer than a
+/// page, all names are there on the pages, and clients that do not read make the gateway hold a page each.
+pub(super) fn lists() -> Result<String> {
+    const TOPICS: usize = 300;
+    const READERS: usize = 8;
+    /// Two pages for each reader, and all names for the one that is being answered.
+    const LIST_BYTES: u64 = 40_000_000;
+    let mut setup = Setup::start(&[])?;
+    let name = "&".repeat(60_000);
+    setup.retain((0..TOPICS).map(|topic| (format!("{topic:04}/{name}"), b"x".as_slice())))?;
+    let idle = setup.gateway.resident_bytes()?;
+    let query = |page: &str| format!("<query xmlns='http://jabber.org/protocol/disco#items'>{page}</query>");
+    let mut deaf = Vec::new();
+    for _ in 0..READERS {
+        let mut session = setup.narrow_session(Via::Plain)?;
+        session.send(&format!("<iq type='get' id='l' to='pubsub.localhost'>{}</iq>", query("")))?;
+        deaf.push(session);
+    }
+    setup.wait_until_stuck()?;
+    let peak = setup.gateway.peak_resident_bytes()?;
+    ensure!(peak <= idle + LIST_BYTES, "it grew from {} to {} MB", idle / 1_000_000, peak / 1_000_000);
+    let mut reader = setup.session(Via::Plain)?;
+    let (mut found, mut pages, mut after) = (0, 0, String::new());
+    while found < TOPICS {
+        let page = format!("<set xmlns='http://jabber.org/protocol/rsm'><max>500</max>{after}</set>");
+        let answer = reader.ask("get", &query(&page))?;
+        ensure!(answer.len() < 1 << 20, "a page of {} bytes", answer.len());
+        found += answer.matches("<item ").count();
+        let last = answer.split("<last>").nth(1).and_then(|rest| rest.split("</last>").next());
+        after = format!("<after>{}</after>", last.with_context(|| format!("no last of {found} on page {pages}"))?);
+        pages += 1;
+    }
+    ensure!(found == TOPICS, "{found} names");
+    drop((deaf, reader));
+    setup.gateway.settle()?;
+    Ok(format!("{pages} pages"))
+}
+
+/// Items that clients have asked for and do not take: beyond the bound the ones of the client with most end, and others
+/// are answered.
+pub(super) fn untaken() -> Result<String> {
+    const READERS: usize = 24;
+    let settings = ["xmpp.open_stanzas_bytes_max=4MiB", "xmpp.stanza_bytes_max=1MiB"];
+    let mut setup = Setup::start(&settings)?;
+    setup.retain([("large".to_owned(), vec![b'x'; ITEM_BYTES].as_slice())].into_iter())?;
+    let requests: String = (0..REQUESTS)
+        .map(|number| {
+            format!(
+                "<iq type='get' id='r{number}' to='pubsub.localhost'>\
+                 <pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='large'/></pubsub></iq>"
+            )
+        })
+        .collect();
+    let mut deaf = Vec::new();
+    for _ in 0..READERS {
+        let mut session = setup.narrow_session(Via::Plain)?;
+        session.send(&requests)?;
+        deaf.push(session);
+    }
+    let gone = "fogmux_share_gave_way_total{table=\"xmpp_stanzas\"}";
+    let gone = setup.gateway.wait_metric(gone, fogmux_tests::tcp::PATIENCE, |count| count > 0.0)?;
+    let waits = setup.gateway.wait_metric("fogmux_xmpp_unfinished_bytes", fogmux_tests::tcp::PATIENCE, |_| true)?;
+    ensure!(waits <= 4_194_304.0, "{waits} bytes are not taken");
+    let mut reader = setup.session(Via::Plain)?;
+    let answer = reader.entity("get", "<items node='large'/>")?;
+    ensure!(answer.len() > ITEM_BYTES, "a reader is answered with {} bytes", answer.len());
+    drop((deaf, reader));
+    setup.gateway.wait_metric("fogmux_xmpp_unfinished_bytes", fogmux_tests::tcp::PATIENCE, |bytes| bytes == 0.0)?;
+    setup.gateway.settle()?;
+    Ok(format!("{gone} of {READERS} gave way"))
+}

@@ -12,12 +12,14 @@ use fogmux_xmpp::{
     ns,
     pubsub::{self, Affiliation, ItemOut},
     rsm::PageRequest,
+    writer::written_len,
 };
 
 use super::{core::Core, translate::item_id};
 
-/// Nodes in one answer.
+/// Nodes in one answer, and bytes of their names in it, as far as it is not one name.
 const NODES_PER_PAGE: usize = 500;
+const PAGE_BYTES: usize = 128 << 10;
 
 impl Core {
     /// The server, and the sender's own account (XEP-0030 §3, RFC 6121 §8.5).
@@ -94,7 +96,15 @@ impl Core {
         }
         let size = page.max.map_or(NODES_PER_PAGE, |max| usize::try_from(max).unwrap_or(NODES_PER_PAGE));
         let size = size.min(NODES_PER_PAGE);
-        let (names, more, looks) = self.readable_nodes(page.after.as_deref(), size);
+        let (mut names, mut more, looks) = self.readable_nodes(page.after.as_deref(), size);
+        let mut bytes = 0;
+        let fits = names.iter().take_while(|name| {
+            bytes += written_len(name);
+            bytes <= PAGE_BYTES
+        });
+        let fits = fits.count().max(1);
+        more |= fits < names.len();
+        names.truncate(fits);
         self.deliveries.add(looks.saturating_mul(LOOK));
         let items: Vec<Item<'_>> = names.iter().map(|node| Item { jid, node: Some(node), name: None }).collect();
         // The count may be approximate (XEP-0059 §2.6). That of all nodes, an upper bound, is for those who may read

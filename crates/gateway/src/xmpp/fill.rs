@@ -259,7 +259,7 @@ fn take(inbox: &mut FifoMailbox) -> Vec<Queued> {
         && bytes < OUT_BYTES_HIGH
         && let Some(queued) = inbox.pop()
     {
-        bytes += queued.message.payload.len();
+        bytes += queued.message.size();
         taken.push(queued);
     }
     taken

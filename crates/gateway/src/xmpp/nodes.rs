@@ -15,6 +15,9 @@ use fogmux_xmpp::pubsub::{AccessModel, Affiliation, NodeConfig};
 
 use super::{doubts::Doubts, kept::Records};
 
+/// Bytes of the name of a node that has a configuration or affiliations of its own; topics with longer ones are nodes
+/// with the defaults.
+const NAME_BYTES_MAX: usize = 1024;
 /// Affiliations of one node.
 const AFFILIATIONS_MAX: usize = 256;
 
@@ -77,6 +80,8 @@ pub(super) enum NotMade {
     Exists,
     /// As many as there may be, or as this owner may have.
     Full(NoRoom),
+    /// The name is too long.
+    TooLong,
     /// The store does not take it.
     NotKept,
 }
@@ -159,6 +164,9 @@ impl Nodes {
         made: Made,
         bus: &Bus,
     ) -> Result<Completion, NotMade> {
+        if node.len() > NAME_BYTES_MAX {
+            return Err(NotMade::TooLong);
+        }
         let room = match made {
             Made::Asked => self.nodes_max,
             Made::Implied => self.nodes_max / 2,

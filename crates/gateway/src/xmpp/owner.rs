@@ -11,6 +11,7 @@ use fogmux_xmpp::{
     pubsub::{
         self, Affiliation, AffiliationChange, NodeConfig, SubscriptionChange, SubscriptionOut, SubscriptionState,
     },
+    writer::written_len,
 };
 
 use super::{
@@ -18,11 +19,17 @@ use super::{
     login::random_name,
     nodes::{Made, NotMade},
     publish::{full, topic},
+    subscribe::check_list,
 };
 use crate::shares::Table;
 
 /// Instant nodes (§8.1.2) are topics below this level.
 const INSTANT_PREFIX: &str = "instant/";
+
+/// The name is too long for a node with a configuration or affiliations of its own.
+fn too_long() -> StanzaError {
+    StanzaError::new(StanzaCondition::NotAcceptable).because("the name of the node is too long")
+}
 
 impl Core {
     /// Whether the sender may act as the node's owner: it may write the topic, and is its owner or the node has none.
@@ -77,6 +84,7 @@ impl Core {
         let made = made.map_err(|why| match why {
             NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
             NotMade::NotKept => full(),
+            NotMade::TooLong => too_long(),
             NotMade::Full(_) => {
                 StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
             }
@@ -162,6 +170,7 @@ impl Core {
             Ok(_) => Ok(true),
             Err(NotMade::Exists) => Ok(false),
             Err(NotMade::Full(_)) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
+            Err(NotMade::TooLong) => Err(too_long()),
             Err(NotMade::NotKept) => Err(full()),
         }
     }
@@ -180,6 +189,7 @@ impl Core {
         let jids: Vec<String> = followers.iter().map(|(bare, followed)| followed.jid(bare)).collect();
         let state = SubscriptionState::Subscribed;
         let out: Vec<SubscriptionOut<'_>> = jids.iter().map(|jid| SubscriptionOut { node, jid, state }).collect();
+        check_list(jids.iter().map(|jid| written_len(jid)))?;
         answer.result(&mut self.out, |w| pubsub::write_owner_subscriptions(w, node, &out));
         Ok(())
     }

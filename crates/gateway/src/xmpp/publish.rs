@@ -24,6 +24,8 @@ use crate::fan_out::FanOut;
 
 /// Longest identifier of an item, in bytes; it is kept with the retained message.
 const ITEM_ID_BYTES_MAX: usize = 1024;
+/// Bytes of a string that MQTT can carry (§1.5.4).
+const STRING_BYTES_MAX: usize = 65_535;
 
 /// Items of one request. A request is published in one piece, and others of the worker wait for that.
 const ITEMS_MAX: usize = 64;
@@ -82,6 +84,10 @@ impl Core {
         let expiry = parts.options.item_expire.or(config.item_expire);
         check_event_type(parts.items.len(), retain, &config)?;
         let headers = parts.headers;
+        // Refuses what MQTT could not carry while the publisher can still be told ([MQTT-1.5.4-2]).
+        if headers.iter().any(|(name, value)| name.len().max(value.len()) > STRING_BYTES_MAX) {
+            return Err(StanzaError::new(StanzaCondition::NotAcceptable).because("a header is too long"));
+        }
         let shared = (!headers.is_empty()).then(|| Arc::new(Properties { user: headers, ..Properties::default() }));
         let itemless = parts.items.is_empty();
         let items = if itemless {
@@ -351,8 +357,7 @@ fn admit_item<'e>(
     if config.max_payload_size.is_some_and(too_big) {
         return Err(StanzaError::new(StanzaCondition::NotAcceptable).with(PubsubCondition::PayloadTooBig));
     }
-    // Refuses what MQTT could not carry while the publisher can still be told ([MQTT-1.5.4-2]).
-    if payload.content_type.is_some_and(|t| t.len() > 65_535) {
+    if payload.content_type.is_some_and(|name| name.len() > STRING_BYTES_MAX) {
         return Err(StanzaError::new(StanzaCondition::NotAcceptable).because("the content type is too long"));
     }
     let body = match payload.bytes {

@@ -1,6 +1,7 @@
 //! A bound connection: the loop over socket, mailbox and deadlines.
 
 mod deadlines;
+mod stay;
 
 use std::{
     future::{Future as _, poll_fn},
@@ -17,21 +18,22 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use self::deadlines::Stalled;
+use self::{deadlines::Stalled, stay::Login};
 use super::{core::Core, read};
 use crate::{
     clients::Listed,
-    credential::{self, Handshake},
+    credential::Handshake,
     deadline::Deadline,
     liveness,
     phase::Phase,
-    recheck,
     shutdown::{DRAIN_TICK, Reading, Written},
     stops::Running,
     turn,
     unfinished::{Place, SMALL_BYTES},
 };
 
+/// Bytes of output that each client may have yet to take, and that are not counted.
+const UNREAD_SMALL_BYTES: usize = 4 << 10;
 /// Turns before other tasks of the worker run.
 const TURNS: usize = 8;
 
@@ -56,7 +58,7 @@ pub(super) struct Session<S> {
     unacknowledged: Option<Box<Deadline>>,
     /// Since when the client is not read, for our own reasons: such time counts against no deadline.
     unread_since: Option<Running>,
-    /// Its place among the unfinished stanzas of all clients, while it has more than a little.
+    /// Its place among the unfinished stanzas and the output of all clients, while it has more than a little.
     place: Option<Box<Place>>,
     /// In a box, because most connections have nothing of it.
     login: Option<Box<Login>>,
@@ -68,20 +70,6 @@ pub(super) struct Session<S> {
     reading: Option<Reading>,
     /// The gateway shuts down: the connection ends when everything is sent.
     empties: bool,
-}
-
-/// Why a login may end.
-#[derive(Debug)]
-struct Login {
-    /// When it expires, as a token does, in seconds since 1970.
-    expires_unix_s: Option<u64>,
-    /// The credential of the handshake, if that has shown one.
-    handshake: Option<Handshake>,
-}
-
-/// From now until a moment of the wall clock, in seconds since 1970.
-fn left(unix_s: u64) -> Duration {
-    Duration::from_secs(unix_s.saturating_sub(credential::unix_s()))
 }
 
 /// The connection has ended: nothing can be written any more.
@@ -191,6 +179,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let polled = self.poll_turns(cx);
         if polled.is_pending() && !self.core.machine.is_closed() && self.poll_gave_way(cx) {
+            // It is not even told why, because it takes nothing.
+            if self.unread_bytes() > 0 {
+                return Poll::Ready(());
+            }
             let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
             self.core.machine.fail(error, &mut self.core.out);
             self.kept = Vec::new();
@@ -263,38 +255,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         held.poll(out, cx, || ctx.door.undo(ctx.bus()))
     }
 
-    fn check_control(&mut self, cx: &mut Context<'_>) {
-        let authority = self.core.ctx.authority();
-        let generation = recheck::lower(authority.generation());
-        if generation != self.generation {
-            self.generation = generation;
-            let login = self.login.as_deref();
-            let expires = login.and_then(|login| login.expires_unix_s);
-            self.expires = expires.map(|end| Box::pin(tokio::time::sleep(left(end))));
-            let principal = self.core.me.gate.access().principal();
-            if !credential::holds(&self.core.ctx, login.and_then(|login| login.handshake.as_ref()), principal) {
-                let error = StreamError::new(StreamCondition::Reset, "the credentials are not taken any more");
-                self.core.machine.fail(error, &mut self.core.out);
-            }
-        }
-        if self.expires.as_mut().is_some_and(|expires| expires.as_mut().poll(cx).is_ready()) {
-            (self.expires, self.login) = (None, None);
-            // RFC 6120 §4.9.3.16: log in again.
-            let error = StreamError::new(StreamCondition::Reset, "the credentials have expired");
-            self.core.machine.fail(error, &mut self.core.out);
-        }
-        self.listed.register(cx.waker());
-        if self.listed.is_kicked() {
-            let error = StreamError::new(StreamCondition::PolicyViolation, "disconnected by an administrator");
-            self.core.machine.fail(error, &mut self.core.out);
-        }
-        self.core.me.control.register(cx.waker());
-        if self.core.me.control.is_displaced() {
-            let error = StreamError::new(StreamCondition::Conflict, "another connection took the resource");
-            self.core.machine.fail(error, &mut self.core.out);
-        }
-    }
-
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
         while let Some(rest) = self.core.out.get(self.written..).filter(|rest| !rest.is_empty()) {
             let Ok(written) = ready!(Pin::new(&mut self.stream).poll_write(cx, rest)) else {
@@ -354,9 +314,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Counts the stanza that has not come whole, before the task sleeps. Says whether it has to end for others.
+    /// Bytes of the output that the client has yet to take, if they are more than a little.
+    fn unread_bytes(&self) -> usize {
+        let waits = self.core.out.len().saturating_sub(self.written) > UNREAD_SMALL_BYTES;
+        if waits { self.core.out.capacity() } else { 0 }
+    }
+
+    /// Counts the stanza that has not come whole and the output that is not taken, before the task sleeps. Says whether
+    /// they have to end for others.
     fn poll_gave_way(&mut self, cx: &Context<'_>) -> bool {
-        let bytes = if self.kept.len() <= SMALL_BYTES { 0 } else { self.kept.capacity() };
+        let unfinished = if self.kept.len() <= SMALL_BYTES { 0 } else { self.kept.capacity() };
+        let bytes = unfinished + self.unread_bytes();
         if bytes == 0 {
             self.place = None;
             return false;
@@ -364,7 +332,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let (ctx, core) = (&self.core.ctx, &self.core);
         let fresh = || Box::new(Place::new(&ctx.door.unfinished, core.owner()));
         let place = self.place.get_or_insert_with(fresh);
-        !place.set(ctx, bytes, self.kept.len()) || place.waiter().poll_gave_way(cx).is_ready()
+        !place.set(ctx, bytes, self.kept.len() + self.written) || place.waiter().poll_gave_way(cx).is_ready()
     }
 
     /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.

@@ -43,7 +43,7 @@ impl XmppDoor {
             accounts: Accounts::new(config.subscriptions_per_account_max, records),
             unfinished: Unfinished::new(
                 Table::XmppStanzas,
-                // A stanza of the largest size fits in any case, in a buffer that doubles.
+                // A stanza of the largest size fits in any case, in a buffer that doubles, and so does an answer.
                 config.open_stanzas_bytes_max.max(config.stanza_bytes_max.saturating_mul(2)),
                 REST,
             ),
@@ -71,7 +71,11 @@ impl Counted for XmppDoor {
         let unfinished = self.unfinished.bytes();
         Counts {
             unfinished_bytes: unfinished,
-            gauges: vec![("xmpp_unfinished_bytes", "Bytes of unfinished XMPP stanzas", unfinished)],
+            gauges: vec![(
+                "xmpp_unfinished_bytes",
+                "Bytes of unfinished XMPP stanzas, and of XMPP output that clients have yet to take",
+                unfinished,
+            )],
             ..Counts::default()
         }
     }

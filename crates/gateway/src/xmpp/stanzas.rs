@@ -214,14 +214,8 @@ impl Core {
                 Ok(())
             }
             R::Items { node, max_items, ids, page } => self.items(answer, node, *max_items, ids, page.as_ref()),
-            R::Subscriptions { node } => {
-                self.subscriptions(answer, *node);
-                Ok(())
-            }
-            R::Affiliations { node } => {
-                self.affiliations(answer, *node);
-                Ok(())
-            }
+            R::Subscriptions { node } => self.subscriptions(answer, *node),
+            R::Affiliations { node } => self.affiliations(answer, *node),
             R::GetConfig { node } => self.get_config(answer, node),
             R::SetConfig { node, config } => self.set_config(answer, node, config.as_ref()),
             R::DefaultConfig => {

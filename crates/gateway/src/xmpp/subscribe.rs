@@ -7,6 +7,7 @@ use fogmux_xmpp::{
     form::Form,
     iq::Answer,
     pubsub::{self, Affiliation, Expire, FilterOption, SubscribeOptions, SubscriptionOut, SubscriptionState},
+    writer::written_len,
 };
 
 use super::{
@@ -17,6 +18,10 @@ use super::{
     publish::{full, topic},
 };
 use crate::credential;
+
+/// Bytes of a list of subscriptions or affiliations, and of each entry beside its names.
+const LIST_BYTES_MAX: usize = 1 << 20;
+const ENTRY_BYTES: usize = 80;
 
 impl Core {
     /// §6.1
@@ -184,7 +189,7 @@ impl Core {
     }
 
     /// §5.6
-    pub(super) fn subscriptions(&mut self, answer: &Answer<'_>, node: Option<&str>) {
+    pub(super) fn subscriptions(&mut self, answer: &Answer<'_>, node: Option<&str>) -> Result<(), StanzaError> {
         let bare = self.me.jid.bare_str();
         let mut followed = self.door().accounts.followed(bare);
         self.deliveries.add(followed.len() as u64);
@@ -195,18 +200,31 @@ impl Core {
             .zip(&jids)
             .map(|(f, jid)| SubscriptionOut { node: &f.node, jid, state: SubscriptionState::Subscribed })
             .collect();
+        check_list(subscriptions.iter().map(|one| written_len(one.node) + written_len(one.jid)))?;
         answer.result(&mut self.out, |w| pubsub::write_subscriptions(w, node, &subscriptions));
+        Ok(())
     }
 
     /// §5.7
-    pub(super) fn affiliations(&mut self, answer: &Answer<'_>, node: Option<&str>) {
+    pub(super) fn affiliations(&mut self, answer: &Answer<'_>, node: Option<&str>) -> Result<(), StanzaError> {
         // All nodes are looked at if none is named.
         let looks = node.map_or_else(|| self.door().nodes.len() as u64, |_| 1);
         self.deliveries.add(looks);
         let affiliations = self.door().nodes.affiliations_of(self.me.gate.affiliate(), node);
         let affiliations: Vec<(&str, Affiliation)> = affiliations.iter().map(|(node, a)| (&**node, *a)).collect();
+        check_list(affiliations.iter().map(|(node, _)| written_len(node)))?;
         answer.result(&mut self.out, |w| pubsub::write_affiliations(w, node, &affiliations));
+        Ok(())
     }
+}
+
+/// Refuses a list that would be too long for a stanza. XEP-0060 has no pages for these, but a node can be named.
+pub(super) fn check_list(names: impl Iterator<Item = usize>) -> Result<(), StanzaError> {
+    let bytes: usize = names.map(|name| name + ENTRY_BYTES).sum();
+    if bytes <= LIST_BYTES_MAX {
+        return Ok(());
+    }
+    Err(StanzaError::new(StanzaCondition::ResourceConstraint).because("the list is too long, ask for one node"))
 }
 
 /// The present options of a subscription, without the filter.
