@@ -8,6 +8,7 @@ mod bus;
 mod coap;
 mod fairness;
 mod findings;
+mod guests;
 mod hints;
 mod http;
 mod identifiers;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         logins::CASES,
         operation::CASES,
         findings::CASES,
+        guests::CASES,
         proxies::CASES,
         spelling::CASES,
         &reload::cases(),

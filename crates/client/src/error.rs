@@ -1,22 +1,24 @@
 //! Errors between a client and a door, by whose fault they are.
 
-/// The reason why a request of a client failed.
+use crate::message::printable;
+
+/// The reason why a request of a client failed. The text of a peer is shown as one line without control characters.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server is unreachable, or the connection was lost.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Unavailable(String),
     /// The door denies access.
-    #[error("refused: {0}")]
+    #[error("refused: {}", printable(.0))]
     Refused(String),
     /// The door rejected the message.
-    #[error("not accepted: {0}")]
+    #[error("not accepted: {}", printable(.0))]
     NotAccepted(String),
     /// No response or message arrived in time.
     #[error("no answer within {0} s")]
     Timeout(f64),
     /// The other side violated the protocol.
-    #[error("the other side broke the protocol: {0}")]
+    #[error("the other side broke the protocol: {}", printable(.0))]
     Protocol(String),
     /// The door does not support the request.
     #[error("{0}")]

@@ -13,11 +13,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::error::ClientError;
 use crate::http3::{Http3, Http3Body};
-use crate::message::{Arrived, Outgoing};
+use crate::message::{Arrived, BYTES_MAX, Outgoing, printable};
 use crate::stream::Stream;
 use crate::url::Url;
 use crate::{HttpVersion, Options};
 
+/// Bytes of an answer that is not the value of a topic: of the description of an error (RFC 9457), for example.
+const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Longest line of an event stream: a message of 16 MiB in base64 and what stands around it.
 const LINE_BYTES_MAX: usize = 24 << 20;
 
@@ -45,7 +47,7 @@ impl Publisher {
         };
         let request = surface::publish(&message.topic, &flags);
         let response = self.connection.send(&self.url, request, message.payload.clone()).await?;
-        accepted(response).await?.into_body().collect().await.map(drop)
+        accepted(response).await?.into_body().collect(ERROR_BYTES_MAX).await.map(drop)
     }
 
     /// Closes the connection.
@@ -65,7 +67,7 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
     let content_type = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     // RFC 9110 §8.3: this is what the gateway answers for a message that has no type.
     let content_type = content_type.filter(|name| *name != "application/octet-stream").map(str::to_owned);
-    let payload = response.into_body().collect().await?;
+    let payload = response.into_body().collect(BYTES_MAX).await?;
     connection.close().await;
     Ok(Some(Arrived { topic: url.topic.clone(), payload, content_type, ..Arrived::default() }))
 }
@@ -97,7 +99,7 @@ impl Subscription {
                     continue;
                 }
                 if line.starts_with(b"{\"gap\"") {
-                    eprintln!("fogmux: messages were missed: {}", String::from_utf8_lossy(line));
+                    eprintln!("fogmux: messages were missed: {}", printable(&String::from_utf8_lossy(line)));
                     continue;
                 }
                 return arrived(line);
@@ -139,7 +141,7 @@ async fn accepted(response: Response<Body>) -> Result<Response<Body>, ClientErro
     if status.is_success() {
         return Ok(response);
     }
-    let body = response.into_body().collect().await.unwrap_or_default();
+    let body = response.into_body().collect(ERROR_BYTES_MAX).await.unwrap_or_default();
     let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
     let member = |name| problem.get(name).and_then(serde_json::Value::as_str);
     let said = match (member("title"), member("detail")) {
@@ -264,9 +266,13 @@ impl Body {
         }
     }
 
-    async fn collect(mut self) -> Result<Bytes, ClientError> {
+    /// The whole body, which has `max` bytes at most.
+    async fn collect(mut self, max: usize) -> Result<Bytes, ClientError> {
         let mut whole = BytesMut::new();
         while let Some(chunk) = self.chunk().await? {
+            if whole.len() + chunk.len() > max {
+                return Err(ClientError::protocol(format!("a body of more than {max} bytes")));
+            }
             whole.extend_from_slice(&chunk);
         }
         Ok(whole.freeze())

@@ -30,7 +30,7 @@ use fogmux_net::{KeyLogFile, Profile};
 pub use connector::{Connector, Dialer};
 pub use counted::{Counted, Counter};
 pub use error::ClientError;
-pub use message::{Arrived, Outgoing};
+pub use message::{Arrived, Outgoing, printable};
 pub use stream::Stream;
 pub use tls::{Own, Trust};
 pub use url::{Scheme, Url};

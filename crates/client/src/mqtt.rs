@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::ClientError;
-use crate::message::{Arrived, Outgoing};
+use crate::message::{Arrived, Early, Outgoing};
 use crate::stream::Stream;
 use crate::url::{Scheme, Url};
 use crate::websocket::WebSocket;
@@ -72,8 +72,7 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
     let mut subscription = subscribe(url, options).await?;
     let conversation = &mut subscription.0;
     conversation.client.ping(&mut conversation.output);
-    let mut early = std::mem::take(&mut conversation.early).into_iter();
-    let found = match early.next() {
+    let found = match std::mem::take(&mut conversation.early).next()? {
         Some(message) => Some(message),
         None => {
             let kept = |event: Event<'_>| match event {
@@ -103,15 +102,15 @@ pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, Cli
     let entries = [(url.topic.as_str(), wanted)];
     let sent = conversation.client.subscribe(&entries, Properties::NONE, &mut conversation.output);
     let sent = sent.map_err(|error| ClientError::NotAccepted(error.to_string()))?;
-    let mut early = Vec::new();
+    let mut early = Early::default();
     let granted = |event: Event<'_>| match event {
         Event::Subscribed { packet_id, codes } if packet_id == sent => {
             Some(codes.iter().try_for_each(|code| succeeded(code, None)))
         }
         // [MQTT-3.8.4-2]: retained messages may arrive before SUBACK.
         Event::Message(incoming) => {
-            early.push(arrived(&incoming));
-            None
+            early.extend([arrived(&incoming)]);
+            early.is_too_many().then(|| early.next().map(drop))
         }
         _ => None,
     };
@@ -126,8 +125,8 @@ pub struct Subscription(Conversation);
 impl Subscription {
     /// The next message.
     pub async fn next(&mut self) -> Result<Arrived, ClientError> {
-        if !self.0.early.is_empty() {
-            return Ok(self.0.early.remove(0));
+        if let Some(message) = self.0.early.next()? {
+            return Ok(message);
         }
         let message = |event: Event<'_>| match event {
             Event::Message(incoming) => Some(arrived(&incoming)),
@@ -159,7 +158,7 @@ struct Conversation {
     version: MqttVersion,
     input: BytesMut,
     output: Vec<u8>,
-    early: Vec<Arrived>,
+    early: Early,
     next_ping: Instant,
 }
 
@@ -197,7 +196,7 @@ impl Conversation {
         let client = Client::connect(&connect, ClientLimits::default(), &mut output)
             .map_err(|error| ClientError::Usage(error.to_string()))?;
         let next_ping = Instant::now() + Duration::from_secs(u64::from(KEEP_ALIVE));
-        let (input, early) = (BytesMut::new(), Vec::new());
+        let (input, early) = (BytesMut::new(), Early::default());
         let mut this = Self { transport, client, version: options.mqtt, input, output, early, next_ping };
         let connected = |event: Event<'_>| match event {
             Event::Connected { .. } => Some(Ok(())),

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::Options;
 use crate::connector::Connector;
 use crate::error::ClientError;
-use crate::message::{Arrived, Outgoing};
+use crate::message::{Arrived, Early, Outgoing};
 use crate::stream::{Stream, tcp};
 use crate::url::Url;
 
@@ -65,54 +65,47 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
 /// Follows a filter; returns on the result.
 pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let mut session = Session::open(url, options).await?;
-    let service = session.service.clone();
-    let jid = session.jid.clone();
-    let is_filter = url.topic.split('/').any(|level| level == "+" || level == "#");
-    iq::request(&mut session.output, IqKind::Set, "subscribe", Some(&service), |w| {
-        w.start_ns("pubsub", ns::PUBSUB);
-        w.start("subscribe").attr("node", &url.topic).attr("jid", &jid).end("subscribe");
-        if is_filter {
-            w.start("options");
-            form::open(w, "submit", ns::SUBSCRIBE_OPTIONS);
-            form::field(w, FILTER_OPTION, FieldType::TextSingle, None, &["true"], &[]);
-            form::close(w);
-            w.end("options");
-        }
-        w.end("pubsub");
-    });
-    // Notifications may overtake the result.
-    let mut early = Vec::new();
-    session
-        .until(|event| {
-            if let ClientEvent::Stanza(stanza) = &event {
-                early.extend(items(stanza).into_iter().flatten());
-            }
-            answered(event, "subscribe", |_| Some(()))
-        })
-        .await??;
-    early.reverse();
-    Ok(Subscription { session, early })
+    let early = session.follow(&url.topic).await?;
+    Ok(Subscription { session, node: url.topic.clone(), early, ended: false })
+}
+
+/// Whether a node is named by a filter of several topics.
+fn is_filter(node: &str) -> bool {
+    node.split('/').any(|level| level == "+" || level == "#")
 }
 
 /// A subscription.
 pub struct Subscription {
     session: Session,
-    /// Messages that arrived before they were requested, the newest first.
-    early: Vec<Arrived>,
+    /// The topic or filter.
+    node: String,
+    /// Messages that arrived before they were requested.
+    early: Early,
+    /// The node was deleted, and the subscription with it (XEP-0060 §8.4).
+    ended: bool,
 }
 
 impl Subscription {
-    /// The next item.
+    /// The next item, or an empty message where a topic has lost its item. A topic whose node was deleted is followed
+    /// again: it is a node with the next message.
     pub async fn next(&mut self) -> Result<Arrived, ClientError> {
         loop {
-            if let Some(message) = self.early.pop() {
+            if let Some(message) = self.early.next()? {
                 return Ok(message);
             }
-            let arrived = |event: ClientEvent<'_>| {
-                if let ClientEvent::Stanza(stanza) = event { items(&stanza) } else { None }
+            if std::mem::take(&mut self.ended) {
+                self.early = self.session.follow(&self.node).await?;
+                continue;
+            }
+            let node = (!is_filter(&self.node)).then_some(&*self.node);
+            let heard = |event: ClientEvent<'_>| {
+                let ClientEvent::Stanza(stanza) = event else { return None };
+                let ended = node.is_some_and(|node| is_deletion(&stanza, node));
+                Some((messages(&stanza)?, ended))
             };
-            self.early = self.session.until(arrived).await?;
-            self.early.reverse();
+            let (messages, ended) = self.session.until(heard).await?;
+            self.early.extend(messages);
+            self.ended = ended;
         }
     }
 
@@ -137,10 +130,27 @@ fn write_publish(w: &mut Writer<'_>, message: &Outgoing) {
     w.end("pubsub");
 }
 
-/// The items of an event; nothing when it is none.
-fn items(stanza: &Element<'_>) -> Option<Vec<Arrived>> {
-    let items = stanza.child(ns::PUBSUB_EVENT, "event")?.child(ns::PUBSUB_EVENT, "items")?;
-    Some(of_items(items, ns::PUBSUB_EVENT))
+/// The messages of an event, which are empty where a topic has lost its item; nothing when it is none.
+fn messages(stanza: &Element<'_>) -> Option<Vec<Arrived>> {
+    let event = stanza.child(ns::PUBSUB_EVENT, "event")?;
+    let of = |name| event.child(ns::PUBSUB_EVENT, name);
+    let cleared = |element: &Element<'_>| {
+        let topic = element.attr("node").unwrap_or_default().to_owned();
+        vec![Arrived { topic, ..Arrived::default() }]
+    };
+    // §7.1.2.1, §7.2.2.1, §8.5.2 and §8.4.2.
+    match (of("items"), of("purge").or_else(|| of("delete"))) {
+        (Some(items), _) if items.child(ns::PUBSUB_EVENT, "retract").is_some() => Some(cleared(items)),
+        (Some(items), _) => Some(of_items(items, ns::PUBSUB_EVENT)),
+        (None, Some(gone)) => Some(cleared(gone)),
+        (None, None) => None,
+    }
+}
+
+/// Whether an event says that the node was deleted.
+fn is_deletion(stanza: &Element<'_>, node: &str) -> bool {
+    let deleted = stanza.child(ns::PUBSUB_EVENT, "event").and_then(|event| event.child(ns::PUBSUB_EVENT, "delete"));
+    deleted.is_some_and(|deleted| deleted.attr("node") == Some(node))
 }
 
 /// The first item of a result.
@@ -231,6 +241,32 @@ struct Session {
 }
 
 impl Session {
+    /// Subscribes to a node or filter; returns on the result, with the messages that have overtaken it.
+    async fn follow(&mut self, node: &str) -> Result<Early, ClientError> {
+        let (service, jid) = (self.service.clone(), self.jid.clone());
+        iq::request(&mut self.output, IqKind::Set, "subscribe", Some(&service), |w| {
+            w.start_ns("pubsub", ns::PUBSUB);
+            w.start("subscribe").attr("node", node).attr("jid", &jid).end("subscribe");
+            if is_filter(node) {
+                w.start("options");
+                form::open(w, "submit", ns::SUBSCRIBE_OPTIONS);
+                form::field(w, FILTER_OPTION, FieldType::TextSingle, None, &["true"], &[]);
+                form::close(w);
+                w.end("options");
+            }
+            w.end("pubsub");
+        });
+        let mut early = Early::default();
+        let heard = |event: ClientEvent<'_>| {
+            if let ClientEvent::Stanza(stanza) = &event {
+                early.extend(messages(stanza).into_iter().flatten());
+            }
+            if early.is_too_many() { Some(Ok(())) } else { answered(event, "subscribe", |_| Some(())) }
+        };
+        self.until(heard).await??;
+        Ok(early)
+    }
+
     /// Connects, secures, logs in and binds a resource.
     async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         let domain = options.domain.clone().unwrap_or_else(|| default_domain(&url.host));

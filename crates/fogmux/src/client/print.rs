@@ -1,10 +1,11 @@
 //! Output of a message by the client commands, equal for all doors.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fogmux_client::Arrived;
+use fogmux_client::{Arrived, printable};
 use serde::Serialize;
 
 use crate::cli::Format;
@@ -28,8 +29,8 @@ pub(crate) fn print(message: &Arrived, format: Format, out: &mut impl Write) -> 
     match format {
         Format::Raw => out.write_all(&message.payload)?,
         Format::Json => {
-            serde_json::to_writer(&mut *out, &json(message))?;
-            out.write_all(b"\n")?;
+            let line = serde_json::to_string(&json(message))?;
+            writeln!(out, "{}", escaped(&line))?;
         }
         Format::Text => writeln!(out, "{} {}", printable(&message.topic), text(message))?,
     }
@@ -58,17 +59,20 @@ fn text(message: &Arrived) -> String {
     }
 }
 
-/// Returns one line without control characters, which are escaped to protect the terminal.
-fn printable(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() && character != '\t' {
-            line.extend(character.escape_default());
+/// Escapes the control characters that JSON lets stand (RFC 8259 §7): DEL, and those from U+0080 to U+009F.
+fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(char::is_control) {
+        return json.into();
+    }
+    let mut line = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_control() {
+            line.push_str(&format!("\\u{:04x}", u32::from(character)));
         } else {
             line.push(character);
         }
     }
-    line
+    line.into()
 }
 
 #[cfg(test)]
@@ -93,7 +97,7 @@ mod tests {
 
     #[test]
     fn json_is_what_the_gateway_says_itself() {
-        for payload in [&b"21.5"[..], b"", b"\x00\xff", "ä\n\"".as_bytes()] {
+        for payload in [&b"21.5"[..], b"", b"\x00\xff", "ä\n\"".as_bytes(), "\u{9b}2J\x7f\x1b".as_bytes()] {
             let message = Arrived {
                 topic: "a".to_owned(),
                 payload: Bytes::copy_from_slice(payload),
@@ -103,6 +107,8 @@ mod tests {
             };
             let mut out = Vec::new();
             print(&message, Format::Json, &mut out).unwrap();
+            let shown = std::str::from_utf8(&out).unwrap().trim_end();
+            assert!(!shown.contains(char::is_control), "{shown:?}");
             let read = fogmux_http::event::decode(out.trim_ascii_end()).unwrap();
             assert_eq!((read.topic.as_ref(), read.payload.as_ref()), ("a", payload));
             assert_eq!((read.content_type.as_deref(), read.qos, read.retain), (Some("text/plain"), Some(1), true));
