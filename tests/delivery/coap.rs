@@ -3,6 +3,7 @@
 mod catch_up;
 mod commands;
 mod ends;
+mod formats;
 mod many;
 mod newest;
 mod oscore;
@@ -54,6 +55,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "coap fogmux pub sends each block once, however often it is told to go on",
         run: commands::continue_for_ever,
     },
+    Case { name: "coap an observation keeps its Content-Format, also for empty values", run: formats::kept },
     Case { name: "coap fogmux sub fetches sixteen large messages at a time and loses none", run: commands::many_rests },
     Case { name: "coap fogmux sub registers again after 5.03 with Max-Age", run: commands::unavailable_for_a_while },
     Case { name: "coap connections gauge counts observing endpoints", run: ends::gauge },

@@ -159,10 +159,12 @@ impl Relation {
                 && (self.stalled || self.queued || chunk || now < self.not_before || self.awaits_room()))
     }
 
-    /// Whether a representation has the Content-Format of the earlier ones; the first one fixes it.
+    /// Whether a representation has the Content-Format of the earlier ones; the first one fixes it. An empty answer
+    /// without a tag is none.
     fn admits(&mut self, response: &Response<'_>) -> bool {
         let format = response.content_format;
-        if !response.code.is_success() || (format.is_none() && response.payload.as_slice().is_empty()) {
+        let is_value = response.etag.is_some() || format.is_some() || !response.payload.as_slice().is_empty();
+        if !response.code.is_success() || response.code == Code::VALID || !is_value {
             return true;
         }
         let admitted = match self.format {
