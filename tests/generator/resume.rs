@@ -1,11 +1,12 @@
 //! Measurements that were interrupted and go on: with the repetitions that they have, or not at all.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::gateway::Gateway;
 use fogmux_tests::suite::Case;
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "an interrupted measurement goes on where it was", run: resumed },
     Case { name: "another program, other flags and nothing to go on with are refused", run: refused },
     Case { name: "what a killed measurement left is rendered", run: rendered },
+    Case { name: "a measurement that ends leaves no record, though that could not be written", run: full },
 ];
 
 /// The name of the journal in the directory of a report.
@@ -136,5 +138,37 @@ fn rendered() -> Result<String> {
     ensure!(done.status.success(), "{}: {}", done.status, String::from_utf8_lossy(&done.stderr));
     let lines = fs::read_to_string(out.join("unfinished.csv"))?.lines().count();
     ensure!(lines >= 3, "a head and at least two repetitions, not {lines} lines");
+    Ok(String::new())
+}
+
+/// The disk is full for a moment: no file may grow beyond what the first repetitions take, and then any may again.
+fn full() -> Result<String> {
+    const FILE_BYTES: u32 = 12_000;
+    let gateway = Gateway::start(&[])?;
+    let place = tempfile::tempdir()?;
+    let url = format!("mqtt://{}", gateway.address("mqtt")?);
+    let shape = ["bench", "peer", &url, "--repeat", "12"];
+    // Writes fail, and the signal for that is ignored.
+    let script = format!("trap '' XFSZ; exec prlimit --fsize={FILE_BYTES}:unlimited \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg(std::env::var("FOGMUX_BIN")?).args(words(place.path(), &shape));
+    let mut generator = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let mut said = String::new();
+    let mut lines = BufReader::new(generator.stderr.take().context("no standard error")?);
+    while !said.contains("could not be resumed") {
+        ensure!(lines.read_line(&mut said)? > 0, "it has ended, and every record was written: {said}");
+    }
+    let pid = generator.id().to_string();
+    let done = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited"]).status()?;
+    ensure!(done.success(), "prlimit: {done}");
+    std::io::copy(&mut lines, &mut std::io::sink())?;
+    let done = generator.wait()?;
+    ensure!(done.success(), "{done}: {said}");
+    let out = place.path().join("out");
+    ensure!(!out.join(JOURNAL).exists(), "a finished measurement has left its journal");
+    let report = fs::read(out.join("report.json"))?;
+    let again = run(&[words(place.path(), &shape[1..]), vec!["--resume".to_owned()]].concat())?;
+    ensure!(again.status.code() == Some(66), "{} instead of 66", again.status);
+    ensure!(fs::read(out.join("report.json"))? == report, "the report was changed");
     Ok(String::new())
 }

@@ -82,10 +82,14 @@ impl Record {
 
     /// A record that cannot be kept ends no measurement.
     fn add(&mut self, run: usize, entry: Entry) {
-        let Some(journal) = &mut self.journal else { return };
-        if let Err(error) = journal.add(run, entry) {
-            eprintln!("{}: {error}: an interrupted measurement could not be resumed", journal::NAME);
-            self.journal = None;
+        let Some(mut journal) = self.journal.take() else { return };
+        match journal.add(run, entry) {
+            Ok(()) => self.journal = Some(journal),
+            // Without the repetitions to come it would be the record of another measurement.
+            Err(error) => {
+                eprintln!("{}: {error}: an interrupted measurement could not be resumed", journal::NAME);
+                let _ = journal.finish();
+            }
         }
     }
 

@@ -211,15 +211,20 @@ async fn measure(
         note(stage, departures.look(&stage.comings, || used(bench)));
     }
     stage.check()?;
-    let busy = thread.busy();
-    stage.offer.close(stage.now_ns());
+    let (busy, closed_ns) = (thread.busy(), stage.now_ns());
+    stage.offer.close(closed_ns);
     catch_up(stage).await;
     stage.open.set(false);
     drain(stage, under_way).await;
     stage.check()?;
     member.meet().await?;
     note(stage, departures.look_back(&stage.comings, || used(bench)));
+    let (settled, _) = stage.ledger.borrow().settled();
     let mut outcome = stage.ledger.borrow_mut().finish();
+    if !(settled && under_way.get() == 0) && experiment.count.is_none() {
+        // A target that hangs does nothing for the rest of the time that was asked for, which counts all the same.
+        outcome.seconds = outcome.seconds.max(Duration::from_nanos(closed_ns.saturating_sub(now_ns)).as_secs_f64());
+    }
     stage.offer.write(stage.now_ns(), |publisher| stage.weight(publisher), &mut outcome);
     bench.end(machine, &mut outcome);
     // Where the other end has closed every connection, it has set the pace.

@@ -145,8 +145,10 @@ fn unseeded(summary: &Summary<'_>) -> Option<String> {
 /// One warning for all runs: where others are busy, they are so all the time.
 fn others(summaries: &[Summary<'_>]) -> Option<Warning> {
     let share = |summary: &Summary<'_>| {
-        let long = summary.used.iter().filter(|outcome| outcome.seconds >= OTHERS_SECONDS_MIN);
-        long.map(|outcome| outcome.others_cpu_s / outcome.seconds).fold(0.0, f64::max)
+        // The others are watched as long as the generator is: to the end of the drain.
+        let watched = |outcome: &Outcome| (outcome.generator.wall_us / 1e6).max(outcome.seconds);
+        let long = summary.used.iter().filter(|outcome| watched(outcome) >= OTHERS_SECONDS_MIN);
+        long.map(|outcome| outcome.others_cpu_s / watched(outcome)).fold(0.0, f64::max)
     };
     let disturbed: Vec<_> = summaries
         .iter()

@@ -66,6 +66,17 @@ fn messages_that_a_stall_delays_past_the_end_are_sent_and_counted() {
 }
 
 #[test]
+fn a_broker_that_hangs_is_measured_to_the_end_of_the_time() {
+    for (rate, window) in [(None, 1), (None, 100), (Some(200.0), 100)] {
+        let experiment = Experiment { rate, window, seconds: 0.8, drain_seconds: 0.2, ..experiment() };
+        let hang = Fault::Stalls(Duration::from_millis(200), Duration::from_secs(60));
+        let outcome = measured(hang, &experiment).unwrap();
+        assert!(outcome.delivered > 0 && outcome.delivered < outcome.sent, "{} of {}", outcome.delivered, outcome.sent);
+        assert!(outcome.seconds >= 0.8, "{} s of 0.8 for rate {rate:?} and window {window}", outcome.seconds);
+    }
+}
+
+#[test]
 fn a_broker_that_is_slower_than_the_rate_is_said_to_be() {
     let experiment = Experiment { rate: Some(2_000.0), seconds: 1.0, drain_seconds: 0.5, ..experiment() };
     let outcome = measured(Fault::Takes(Duration::from_micros(1_111)), &experiment).unwrap();
