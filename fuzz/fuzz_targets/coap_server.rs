@@ -60,7 +60,8 @@ fuzz_target!(|data: &[u8]| {
         }
         for relation in relations.iter().copied().take(8) {
             let response = Response { payload: Payload::Slice(&body[..20]), ..Response::new(Code::CONTENT) };
-            let notification = Notification { response, confirmable: control & 0x20 != 0, encoded: None };
+            let (confirmable, event) = (control & 0x20 != 0, control & 0x80 != 0);
+            let notification = Notification { response, confirmable, encoded: None, event };
             let _ = server.notify(now, relation, &notification, &mut out);
         }
         while server.poll_event().is_some() {}

@@ -17,11 +17,13 @@ pub(crate) fn fmt(tree: &Tree) -> Result<()> {
     run(cargo(&["fmt", "--all", "--check"]).current_dir(tree.root()))
 }
 
-/// Every warning is an error.
+/// Every warning is an error; and the fuzz targets, which are a workspace of their own, compile.
 pub(crate) fn clippy(tree: &Tree) -> Result<()> {
     let arguments = ["--all-targets", "--", "-D", "warnings"];
     run(cargo_tree("clippy", &arguments).current_dir(tree.root()))?;
-    run(cargo_benches("clippy", &arguments).current_dir(tree.root()))
+    run(cargo_benches("clippy", &arguments).current_dir(tree.root()))?;
+    let mut targets = cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--locked", "--target-dir"]);
+    run(targets.arg(tree.target()).current_dir(tree.root()))
 }
 
 /// The program with one door only, for each of them; with all doors and the generator but without OpenSSL; and with all
