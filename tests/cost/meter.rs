@@ -13,6 +13,8 @@ use fogmux_tests::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
+use crate::oscore;
+
 /// The device that has a pre-shared key.
 pub(crate) const IDENTITY: &str = "dev1";
 /// Its key.
@@ -35,7 +37,7 @@ impl Meter {
         let file = format!("--callgrind-out-file={}", output.path().join("callgrind.out").display());
         let launcher = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "-q", &file];
         let settings: Vec<&str> = ["workers.count=1", "log.filter=error"].iter().chain(settings).copied().collect();
-        let files = [("psk.toml", &*users::key_file(IDENTITY, KEY))];
+        let files = [("psk.toml", &*users::key_file(IDENTITY, KEY)), ("oscore/dev1.toml", oscore::CONTEXT)];
         let plan = Plan { settings: &settings, files: &files, launcher: &launcher, ..Plan::default() };
         Ok(Self { gateway: Gateway::start_as(plan)?, output })
     }

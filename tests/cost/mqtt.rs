@@ -55,23 +55,23 @@ pub(crate) fn w6(meter: &mut Meter) -> Result<u32> {
 }
 
 /// A packet that consists of a type and an identifier.
-fn ack(first: u8, id: [u8; 2]) -> [u8; 4] {
+pub(crate) fn ack(first: u8, id: [u8; 2]) -> [u8; 4] {
     [first, 2, id[0], id[1]]
 }
 
-const PUBACK: u8 = 0x40;
+pub(crate) const PUBACK: u8 = 0x40;
 const PUBREC: u8 = 0x50;
 const PUBREL: u8 = 0x62;
 const PUBCOMP: u8 = 0x70;
 
 /// A publisher or subscriber, and what it sends when the gateway stands still.
-struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
-    out: Vec<u8>,
+    pub(crate) out: Vec<u8>,
 }
 
 impl Client {
-    fn of(connection: Connection) -> Self {
+    pub(crate) fn of(connection: Connection) -> Self {
         Self { stream: connection.stream, out: Vec::new() }
     }
 
@@ -82,7 +82,12 @@ impl Client {
     }
 
     /// Reads packets of one length, so many, and queues the answer to each.
-    fn read(&mut self, count: usize, length: usize, answer: impl Fn(&[u8]) -> Option<[u8; 4]>) -> Result<()> {
+    pub(crate) fn read(
+        &mut self,
+        count: usize,
+        length: usize,
+        answer: impl Fn(&[u8]) -> Option<[u8; 4]>,
+    ) -> Result<()> {
         let mut bytes = vec![0; count * length];
         self.stream.read_exact(&mut bytes)?;
         for packet in bytes.chunks(length) {
@@ -92,7 +97,7 @@ impl Client {
     }
 
     /// The same for acknowledgements of one kind.
-    fn read_acks(&mut self, count: usize, kind: u8, next: Option<u8>) -> Result<()> {
+    pub(crate) fn read_acks(&mut self, count: usize, kind: u8, next: Option<u8>) -> Result<()> {
         let mut right = 0;
         let mut bytes = vec![0; count * 4];
         self.stream.read_exact(&mut bytes)?;
@@ -174,6 +179,6 @@ impl Flow {
     }
 }
 
-fn send(meter: &Meter, publishers: &mut [Client], subscribers: &mut [Client]) -> Result<()> {
+pub(crate) fn send(meter: &Meter, publishers: &mut [Client], subscribers: &mut [Client]) -> Result<()> {
     meter.at_once(|| publishers.iter_mut().chain(subscribers).try_for_each(Client::flush))
 }

@@ -87,6 +87,9 @@ impl Gateway {
             fs::DirBuilder::new().mode(0o700).create(&data)?;
         }
         for (name, text) in plan.files {
+            if let Some((directory, _)) = name.rsplit_once('/') {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(data.join(directory))?;
+            }
             fs::OpenOptions::new()
                 .write(true)
                 .create_new(true)

@@ -41,6 +41,8 @@ cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask cost [record] [TRACE]…
                            counts the instructions that the release program needs for a message of each trace, or of
                            these, and compares them with tests/cost/record.txt, or writes that file (valgrind)
+cargo xtask cost growth    counts them beside 1 to 100 000 subscriptions, topics and connections: a table, and the plot
+                           docs/growth.svg
 cargo xtask conformance mqtt
                            asks the gateway about every normative statement of MQTT 3.1.1 and 5.0 (a part of `test
                            conformance`), and prints each with its proof, or why there is none
