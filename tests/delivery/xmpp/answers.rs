@@ -10,6 +10,17 @@ const ITEM_BYTES: usize = 256 << 10;
 /// A tenth of all answers.
 const MORE_BYTES: u64 = 8_000_000;
 
+/// Requests for a large item, one behind the other.
+fn requests() -> String {
+    let request = |number| {
+        format!(
+            "<iq type='get' id='r{number}' to='pubsub.localhost'>\
+             <pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='large'/></pubsub></iq>"
+        )
+    };
+    (0..REQUESTS).map(request).collect()
+}
+
 /// Every request of one read is answered, in order, and the gateway holds few of the answers at a time.
 pub(super) fn pipelined() -> Result<String> {
     let mut setup = Setup::start(&[])?;
@@ -18,15 +29,7 @@ pub(super) fn pipelined() -> Result<String> {
     // The first shows what one answer takes.
     session.entity("get", "<items node='large'/>")?;
     let idle = setup.gateway.peak_resident_bytes()?;
-    let requests: String = (0..REQUESTS)
-        .map(|number| {
-            format!(
-                "<iq type='get' id='r{number}' to='pubsub.localhost'>\
-                 <pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='large'/></pubsub></iq>"
-            )
-        })
-        .collect();
-    session.send(&requests)?;
+    session.send(&requests())?;
     for number in 0..REQUESTS {
         let answer = session.until("</iq>").with_context(|| format!("answer {number}"))?;
         ensure!(answer.contains(&format!("id='r{number}'")), "not the answer to {number}: {:.200}", answer);
@@ -86,18 +89,10 @@ pub(super) fn untaken() -> Result<String> {
     let settings = ["xmpp.open_stanzas_bytes_max=4MiB", "xmpp.stanza_bytes_max=1MiB"];
     let mut setup = Setup::start(&settings)?;
     setup.retain([("large".to_owned(), vec![b'x'; ITEM_BYTES].as_slice())].into_iter())?;
-    let requests: String = (0..REQUESTS)
-        .map(|number| {
-            format!(
-                "<iq type='get' id='r{number}' to='pubsub.localhost'>\
-                 <pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='large'/></pubsub></iq>"
-            )
-        })
-        .collect();
     let mut deaf = Vec::new();
     for _ in 0..READERS {
         let mut session = setup.narrow_session(Via::Plain)?;
-        session.send(&requests)?;
+        session.send(&requests())?;
         deaf.push(session);
     }
     let gone = "fogmux_share_gave_way_total{table=\"xmpp_stanzas\"}";
