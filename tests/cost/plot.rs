@@ -17,7 +17,7 @@ const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 44.0;
 const TOP: f64 = 28.0;
-const RIGHT: f64 = 12.0;
+const RIGHT: f64 = 28.0;
 /// Colours that can be told apart on white and on black, also by people who do not see red or green.
 const COLOURS: [&str; 4] = ["#3b82f6", "#e69f00", "#009e73", "#cc79a7"];
 const GREY: &str = "#808080";
@@ -78,11 +78,11 @@ fn decade(count: usize) -> f64 {
     (count.max(1) as f64).log10()
 }
 
-/// The next of 1, 2, 4, 8 times a power of ten that is not less.
+/// The next number that is not less, and of which a quarter is round, too.
 fn nice(value: u64) -> u64 {
     let mut ten = 1;
     loop {
-        if let Some(found) = [1, 2, 4, 8].into_iter().map(|digit| digit * ten).find(|candidate| *candidate >= value) {
+        if let Some(found) = [4, 8, 12, 16, 20, 32].into_iter().map(|many| many * ten).find(|found| *found >= value) {
             return found;
         }
         ten *= 10;

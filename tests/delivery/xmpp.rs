@@ -29,6 +29,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: fogmux sub prints a thousand retained items", run: retained::command },
     Case { name: "xmpp: no two messages of a node have one identifier, whatever was restarted", run: ids::distinct },
     Case { name: "xmpp: lists of long names come in pages of bounded size", run: answers::lists },
+    Case { name: "xmpp: a large message for many slow readers ends none of them", run: answers::crowd },
     Case { name: "xmpp: answers that are not taken end for others", run: answers::untaken },
     Case { name: "xmpp: large answers to many requests are made in turn", run: answers::pipelined },
     Case { name: "xmpp: the result of a subscription comes before its events", run: events::result_first },

@@ -78,7 +78,7 @@ pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, Cli
     let mut connection = Connection::open(url, options).await?;
     let response = connection.send(url, surface::subscribe(&url.topic, &flags), Bytes::new()).await?;
     let body = accepted(response).await?.into_body();
-    Ok(Subscription { connection, body, lines: BytesMut::new() })
+    Ok(Subscription { connection, body, lines: BytesMut::new(), searched: 0 })
 }
 
 /// An event stream.
@@ -86,14 +86,17 @@ pub struct Subscription {
     connection: Connection,
     body: Body,
     lines: BytesMut,
+    /// Bytes of `lines` that have no line end among them.
+    searched: usize,
 }
 
 impl Subscription {
     /// The next message. Lines that are none (gaps, keep-alives) are said on standard error or skipped.
     pub async fn next(&mut self) -> Result<Arrived, ClientError> {
         loop {
-            while let Some(end) = self.lines.iter().position(|byte| *byte == b'\n') {
-                let line = self.lines.split_to(end + 1);
+            while let Some(end) = self.lines.iter().skip(self.searched).position(|byte| *byte == b'\n') {
+                let line = self.lines.split_to(self.searched + end + 1);
+                self.searched = 0;
                 let line = line.trim_ascii();
                 if line.is_empty() {
                     continue;
@@ -104,6 +107,7 @@ impl Subscription {
                 }
                 return arrived(line);
             }
+            self.searched = self.lines.len();
             if self.lines.len() > LINE_BYTES_MAX {
                 return Err(ClientError::protocol("a line of the event stream is too long"));
             }

@@ -65,8 +65,8 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
 /// Follows a filter; returns on the result.
 pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let mut session = Session::open(url, options).await?;
-    let early = session.follow(&url.topic).await?;
-    Ok(Subscription { session, node: url.topic.clone(), early, ended: false })
+    let (early, ended) = session.follow(&url.topic).await?;
+    Ok(Subscription { session, node: url.topic.clone(), early, ended })
 }
 
 /// Whether a node is named by a filter of several topics.
@@ -93,8 +93,8 @@ impl Subscription {
             if let Some(message) = self.early.next()? {
                 return Ok(message);
             }
-            if std::mem::take(&mut self.ended) {
-                self.early = self.session.follow(&self.node).await?;
+            if self.ended {
+                (self.early, self.ended) = self.session.follow(&self.node).await?;
                 continue;
             }
             let node = (!is_filter(&self.node)).then_some(&*self.node);
@@ -241,8 +241,9 @@ struct Session {
 }
 
 impl Session {
-    /// Subscribes to a node or filter; returns on the result, with the messages that have overtaken it.
-    async fn follow(&mut self, node: &str) -> Result<Early, ClientError> {
+    /// Subscribes to a node or filter; returns on the result, with the messages that have overtaken it, and whether the
+    /// end of the subscription has.
+    async fn follow(&mut self, node: &str) -> Result<(Early, bool), ClientError> {
         let (service, jid) = (self.service.clone(), self.jid.clone());
         iq::request(&mut self.output, IqKind::Set, "subscribe", Some(&service), |w| {
             w.start_ns("pubsub", ns::PUBSUB);
@@ -256,15 +257,16 @@ impl Session {
             }
             w.end("pubsub");
         });
-        let mut early = Early::default();
+        let (mut early, mut ended) = (Early::default(), false);
         let heard = |event: ClientEvent<'_>| {
             if let ClientEvent::Stanza(stanza) = &event {
                 early.extend(messages(stanza).into_iter().flatten());
+                ended |= !is_filter(node) && is_deletion(stanza, node);
             }
             if early.is_too_many() { Some(Ok(())) } else { answered(event, "subscribe", |_| Some(())) }
         };
         self.until(heard).await??;
-        Ok(early)
+        Ok((early, ended))
     }
 
     /// Connects, secures, logs in and binds a resource.

@@ -47,7 +47,7 @@ pub(super) fn pipelined() -> Result<String> {
 /// Lists of names that are as long as they may be, and that XML makes five times longer: no answer is longer than a
 /// page, all names are there on the pages, and clients that do not read make the gateway hold a page each.
 pub(super) fn lists() -> Result<String> {
-    const TOPICS: usize = 300;
+    const TOPICS: usize = 100;
     const READERS: usize = 8;
     /// Two pages for each reader, and all names for the one that is being answered.
     const LIST_BYTES: u64 = 40_000_000;
@@ -106,4 +106,42 @@ pub(super) fn untaken() -> Result<String> {
     setup.gateway.wait_metric("fogmux_xmpp_unfinished_bytes", fogmux_tests::tcp::PATIENCE, |bytes| bytes == 0.0)?;
     setup.gateway.settle()?;
     Ok(format!("{gone} of {READERS} gave way"))
+}
+
+/// Large messages for many clients that read slowly, into small buffers: each gets them, and none is cut for others.
+pub(super) fn crowd() -> Result<String> {
+    const READERS: usize = 24;
+    /// More than the socket of a client takes.
+    const MESSAGES: usize = 12;
+    let settings = ["xmpp.open_stanzas_bytes_max=4MiB", "xmpp.stanza_bytes_max=1MiB"];
+    let mut setup = Setup::start(&settings)?;
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let mut session = setup.narrow_session(Via::Plain)?;
+        let action = format!("<subscribe node='crowd' jid='{}'/>", session.bare());
+        let answer = session.entity("set", &action)?;
+        ensure!(answer.contains("type='result'"), "{answer}");
+        session.send("<presence/>")?;
+        readers.push(session);
+    }
+    let large = vec![b'x'; ITEM_BYTES];
+    setup.retain((0..MESSAGES).map(|_| ("crowd".to_owned(), large.as_slice())))?;
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let readers: Vec<_> = readers
+        .into_iter()
+        .map(|mut session| {
+            std::thread::spawn(move || {
+                session.until_count("</message>", MESSAGES).map(|events| (events.len(), session))
+            })
+        })
+        .collect();
+    let mut kept = Vec::new();
+    for reader in readers {
+        let (length, session) = reader.join().map_err(|_| anyhow::anyhow!("a reader has panicked"))??;
+        ensure!(length > MESSAGES * ITEM_BYTES, "messages of {length} bytes");
+        kept.push(session);
+    }
+    drop(kept);
+    setup.gateway.settle()?;
+    Ok(String::new())
 }

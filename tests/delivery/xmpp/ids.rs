@@ -44,6 +44,21 @@ pub(super) fn distinct() -> Result<String> {
             let before = seen.insert(id.clone(), text.clone());
             ensure!(before.is_none(), "{id} is of {text:?} and of {before:?}");
         }
+        // A publisher is told the identifier that subscribers get.
+        let options = xmpp::form("publish-options", &[("pubsub#persist_items", "0")]);
+        let answer = reader.entity(
+            "set",
+            &format!(
+                "<publish node='ids/a'><item><data xmlns='urn:fogmux:0' encoding='utf8'>own</data></item></publish>\
+                 <publish-options>{options}</publish-options>"
+            ),
+        )?;
+        let event = reader.until("</message>").unwrap_or_default();
+        let of =
+            |text: &str| text.rsplit("<item id='").next().and_then(|rest| rest.split('\'').next()).map(str::to_owned);
+        let both = answer.clone() + &event;
+        let (told, got) = (of(&answer), of(&event));
+        ensure!(told.is_some() && told == got, "told {told:?}, got {got:?}: {both}");
         drop(reader);
         let (mut absent, _) = Connection::resume(broker, "member", 600, true)?;
         ensure!(absent.subscribe(1, &["$share/g/ids/#"], 1)? == [1]);

@@ -164,9 +164,6 @@ impl Nodes {
         made: Made,
         bus: &Bus,
     ) -> Result<Completion, NotMade> {
-        if node.len() > NAME_BYTES_MAX {
-            return Err(NotMade::TooLong);
-        }
         let room = match made {
             Made::Asked => self.nodes_max,
             Made::Implied => self.nodes_max / 2,
@@ -175,6 +172,9 @@ impl Nodes {
         let mut nodes = self.write();
         if nodes.by_name.contains_key(node) {
             return Err(NotMade::Exists);
+        }
+        if node.len() > NAME_BYTES_MAX {
+            return Err(NotMade::TooLong);
         }
         let own = nodes.shares.of(owner).count;
         bus.room(room).admit(nodes.by_name.len(), own, 1).map_err(NotMade::Full)?;

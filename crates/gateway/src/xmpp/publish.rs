@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Clearing, Completion, Meaning, Message, Payload, Properties, Publication, Published, Qos, ReadGate as _, Timestamp,
-    TopicRef,
+    Clearing, Completion, Meaning, Message, MessageId, Payload, Properties, Publication, Published, Qos, ReadGate as _,
+    Timestamp, TopicRef,
 };
 use fogmux_xmpp::{
     Element, ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
@@ -18,7 +18,7 @@ use fogmux_xmpp::{
 use super::{
     core::Core,
     nodes::{Made, NotMade},
-    translate::item_id,
+    translate::{generated_id, item_id},
 };
 use crate::fan_out::FanOut;
 
@@ -223,7 +223,7 @@ impl Core {
         let id = |(item, (_, id)): (&Item<'_>, &(bool, u64))| match item.id {
             Some(chosen) => Cow::Owned(chosen.to_owned()),
             None if retain => Cow::Borrowed(pubsub::CURRENT),
-            None => Cow::Owned(format!("{id:x}")),
+            None => Cow::Owned(generated_id(MessageId(*id))),
         };
         let items = if work.admitted.itemless { &[] } else { &*work.admitted.items };
         let ids: Vec<Cow<'static, str>> = items.iter().zip(results).map(id).collect();

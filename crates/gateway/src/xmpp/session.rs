@@ -314,10 +314,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Bytes of the output that the client has yet to take, if they are more than a little.
+    /// Bytes of the output, if they are more than a little and the client has taken none of them for a while. A client
+    /// that reads, however slowly, is not cut for the sake of others: it did not choose what is published.
     fn unread_bytes(&self) -> usize {
+        let rests = self.stalled.as_ref().is_some_and(|stalled| stalled.rests());
         let waits = self.core.out.len().saturating_sub(self.written) > UNREAD_SMALL_BYTES;
-        if waits { self.core.out.capacity() } else { 0 }
+        if rests && waits { self.core.out.capacity() } else { 0 }
     }
 
     /// Counts the stanza that has not come whole and the output that is not taken, before the task sleeps. Says whether

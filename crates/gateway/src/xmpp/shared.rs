@@ -73,7 +73,7 @@ impl Counted for XmppDoor {
             unfinished_bytes: unfinished,
             gauges: vec![(
                 "xmpp_unfinished_bytes",
-                "Bytes of unfinished XMPP stanzas, and of XMPP output that clients have yet to take",
+                "Bytes of unfinished XMPP stanzas, and of XMPP output that clients do not take",
                 unfinished,
             )],
             ..Counts::default()

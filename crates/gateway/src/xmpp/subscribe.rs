@@ -218,13 +218,13 @@ impl Core {
     }
 }
 
-/// Refuses a list that would be too long for a stanza. XEP-0060 has no pages for these, but a node can be named.
+/// Refuses a list that would be too long for a stanza: XEP-0060 has no pages for these.
 pub(super) fn check_list(names: impl Iterator<Item = usize>) -> Result<(), StanzaError> {
     let bytes: usize = names.map(|name| name + ENTRY_BYTES).sum();
     if bytes <= LIST_BYTES_MAX {
         return Ok(());
     }
-    Err(StanzaError::new(StanzaCondition::ResourceConstraint).because("the list is too long, ask for one node"))
+    Err(StanzaError::new(StanzaCondition::ResourceConstraint).because("the list is too long"))
 }
 
 /// The present options of a subscription, without the filter.

@@ -10,7 +10,7 @@ use std::{
     sync::LazyLock,
 };
 
-use fogmux_bus::{Clearing, Meaning, Message};
+use fogmux_bus::{Clearing, Meaning, Message, MessageId};
 use fogmux_xmpp::pubsub;
 
 use super::nodes::Nodes;
@@ -24,8 +24,13 @@ pub(super) fn item_id(message: &Message) -> Cow<'_, str> {
     match chosen_id(message) {
         Some(id) => id.into(),
         None if message.meaning.is_state() => pubsub::CURRENT.into(),
-        None => format!("{:016x}", message.id.0 ^ *RUN).into(),
+        None => generated_id(message.id).into(),
     }
+}
+
+/// The item id of a transient message whose publisher has chosen none.
+pub(super) fn generated_id(id: MessageId) -> String {
+    format!("{:016x}", id.0 ^ *RUN)
 }
 
 /// Tells the generated ids of this run of the gateway from those of earlier ones: subscribers may remember them.

@@ -23,6 +23,15 @@ pub(super) struct Stalled {
     /// The deadline.
     until: Running,
     tick: Pin<Box<Sleep>>,
+    /// It has read nothing for a tick.
+    rests: bool,
+}
+
+impl Stalled {
+    /// Whether it has read nothing for two seconds.
+    pub(super) const fn rests(&self) -> bool {
+        self.rests
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
@@ -33,7 +42,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let ctx = &self.core.ctx;
         let timeout = ctx.door.config.write_timeout;
         let tick = timeout.min(TICK);
-        let fresh = || Box::new(Stalled { until: ctx.running() + timeout, tick: Box::pin(tokio::time::sleep(tick)) });
+        let fresh = || {
+            Box::new(Stalled { until: ctx.running() + timeout, tick: Box::pin(tokio::time::sleep(tick)), rests: false })
+        };
         let stalled = self.stalled.get_or_insert_with(fresh);
         loop {
             ready!(stalled.tick.as_mut().poll(cx));
@@ -42,6 +53,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 ctx.shared.metrics.xmpp.timed_out.increment();
                 return Poll::Ready(());
             }
+            stalled.rests = true;
             stalled.tick.as_mut().reset(Instant::now() + tick);
         }
     }

@@ -162,3 +162,25 @@ async fn a_node_whose_name_is_too_long_to_be_stored_is_refused() {
         ada.owner("set", &format!("<delete node='{name}'/>")).await;
     }
 }
+
+/// Nodes with longer names may be there from earlier versions.
+#[tokio::test]
+async fn a_node_whose_name_is_long_is_still_its_owners() {
+    let shelf = Arc::new(Shelf::default());
+    let config = || XmppConfig { store: Some(Arc::clone(&shelf) as _), ..XmppConfig::default() };
+    let name = "n".repeat(2_000);
+    {
+        let gateway = gateway_with(config());
+        let mut ada = Client::login_as(&gateway, "ada").await;
+        ada.entity("set", "<create node='short'/>").await;
+    }
+    let mut record = None;
+    shelf.load("xmpp/node/short", &mut |_, value| record = Some(value.into()));
+    drop(shelf.put(&Arc::from("ada"), &format!("xmpp/node/{name}"), record));
+    let gateway = gateway_with(config());
+    let mut ada = Client::login_as(&gateway, "ada").await;
+    has(&ada.entity("set", &format!("<create node='{name}'/>")).await, "<conflict");
+    let title = form("node_config", &[("pubsub#title", "after")]);
+    let answer = ada.owner("set", &format!("<configure node='{name}'>{title}</configure>")).await;
+    assert!(!answer.contains("<error"), "{answer}");
+}
