@@ -147,9 +147,19 @@ impl Message {
     #[must_use]
     pub fn size(&self) -> usize {
         // Each field is named, so that a new one is not forgotten.
-        let Self { topic, payload, content_type, properties, .. } = self;
         let Self {
-            id: _, qos: _, meaning: _, expires_at: _, publisher: _, ingest: _, ingest_unix_ms: _, tag: _, ..
+            topic,
+            payload,
+            content_type,
+            properties,
+            id: _,
+            qos: _,
+            meaning: _,
+            expires_at: _,
+            publisher: _,
+            ingest: _,
+            ingest_unix_ms: _,
+            tag: _,
         } = self;
         let content_type = content_type.as_ref().map_or(0, |name| name.len() + 32);
         payload.len() + topic.len() + 160 + content_type + properties.as_deref().map_or(0, Properties::size)

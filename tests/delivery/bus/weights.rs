@@ -12,7 +12,8 @@ use fogmux_tests::{coap, tcp, tls, xmpp};
 const TYPE_BYTES: usize = 65_000;
 /// Below the receive maximum: their acknowledgements are awaited at the end.
 const MESSAGES: u16 = 900;
-const TOPICS: u16 = 300;
+/// All different, because an observer is to get the newest value of each topic only.
+const TOPICS: u16 = 900;
 /// Half of what all messages take.
 const MORE_BYTES: u64 = 29_000_000;
 
