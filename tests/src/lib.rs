@@ -6,11 +6,13 @@
 pub mod coap;
 pub mod coap_stream;
 pub mod dtls;
+pub mod foreign;
 pub mod gateway;
 pub mod http2;
 pub mod mqtt;
 pub mod probe;
 pub mod proxy;
+pub mod server;
 pub mod suite;
 pub mod tcp;
 pub mod tls;

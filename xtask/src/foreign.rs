@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::command::{cargo_tree, command, run};
 use crate::tree::Tree;
-use crate::{gateway, setup};
+use crate::{gateway, peers, setup};
 
 /// h2spec, and the malformed packets of MQTT and CoAP with the answers that the standards name.
 pub(crate) fn conformance(tree: &Tree) -> Result<()> {
@@ -66,6 +66,7 @@ pub(crate) fn bench(tree: &Tree) -> Result<()> {
     let mut suite = cargo_tree("test", &["--test", "generator"]);
     suite.env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients()).env("PYTHONDONTWRITEBYTECODE", "1");
     run(suite.current_dir(tree.root()))?;
+    peers::shortened(tree)?;
     run(cargo_tree("test", &["--bench", "doors"]).current_dir(tree.root()))?;
     let mut browser = command("node", &["tests/bench/browser.mjs"]);
     run(browser.arg(made.join("screenshots")).args(pages).current_dir(tree.root()))

@@ -14,6 +14,7 @@ mod fuzz;
 mod gateway;
 mod graph;
 mod links;
+mod peers;
 mod prose;
 mod setup;
 mod simulate;
@@ -43,6 +44,9 @@ cargo xtask cost [record] [TRACE]…
                            these, and compares them with tests/cost/record.txt, or writes that file (valgrind)
 cargo xtask cost growth    counts them beside 1 to 100 000 subscriptions, topics and connections: a table, and the plot
                            docs/growth.svg
+cargo xtask peers [--rounds N] [--seconds S] [LOAD]…
+                           measures the release program beside the brokers and servers of others that this machine
+                           has, in turn: processor time a message, rate, latency, memory of a connection
 cargo xtask conformance mqtt
                            asks the gateway about every normative statement of MQTT 3.1.1 and 5.0 (a part of `test
                            conformance`), and prints each with its proof, or why there is none
@@ -96,6 +100,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("cross") => cross::cross(&tree),
         Some("conformance") => foreign::statements(&tree, &words.collect::<Vec<_>>()),
         Some("cost") => cost::cost(&tree, &words.collect::<Vec<_>>()),
+        Some("peers") => peers::peers(&tree, &words.collect::<Vec<_>>()),
         Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
