@@ -6,6 +6,7 @@
 
 mod bus;
 mod coap;
+mod dynamic_security;
 mod fairness;
 mod findings;
 mod guests;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         mqtt_bridge::CASES,
         bus::CASES,
         coap::CASES,
+        dynamic_security::CASES,
         fairness::CASES,
         http::CASES,
         hints::CASES,

@@ -39,15 +39,20 @@ impl Foreign {
     }
 }
 
-/// Mosquitto, whose queues and windows have no bound.
+/// Mosquitto, open to everybody, whose queues and windows have no bound.
 ///
 /// # Errors
 /// When it does not start.
 pub fn mosquitto() -> Result<Foreign> {
-    let text = |port| {
-        format!("listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\n")
-    };
-    broker("mosquitto", "-c", text)
+    mosquitto_with("allow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\n")
+}
+
+/// Mosquitto with these lines in its configuration beside its listener.
+///
+/// # Errors
+/// When it does not start.
+pub fn mosquitto_with(lines: &str) -> Result<Foreign> {
+    broker("mosquitto", "-c", |port| format!("listener {port} 127.0.0.1\n{lines}"))
 }
 
 /// `FlashMQ`, which sends without delay and holds as many messages as there are identifiers.

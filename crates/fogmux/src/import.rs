@@ -3,14 +3,17 @@
 //! Nothing is written that would allow more than before: a `deny` rule that cannot be translated stops the import.
 
 mod acl;
+mod dynamic;
 mod keys;
 mod report;
+mod rules;
 
 use std::path::{Path, PathBuf};
 
 use fogmux_auth::{Acl, Psks, Users};
 
 use self::report::Report;
+use self::rules::Translated;
 use crate::cli::{Import, ImportMosquitto};
 use crate::exit::{Failure, Status};
 use crate::output::say;
@@ -18,13 +21,19 @@ use crate::passwd::failed;
 use crate::{data, home, installed};
 
 /// Keys of mosquitto.conf whose files are imported.
-const FILES: [&str; 3] = ["acl_file", "password_file", "psk_file"];
+const FILES: [&str; 4] = ["acl_file", "password_file", "psk_file", "plugin_opt_config_file"];
+/// The plugin whose file is imported, by a part of its path.
+const DYNAMIC: &str = "dynamic_security";
 
 /// Runs the import.
 pub(crate) fn run(command: &Import) -> Result<(), Failure> {
     let Import::Mosquitto(arguments) = command;
-    let mut given =
-        Given { acl: arguments.acl.clone(), passwords: arguments.passwords.clone(), psk: arguments.psk.clone() };
+    let mut given = Given {
+        acl: arguments.acl.clone(),
+        dynamic: arguments.dynamic_security.clone(),
+        passwords: arguments.passwords.clone(),
+        psk: arguments.psk.clone(),
+    };
     let mut reports = Vec::new();
     if let Some(file) = &arguments.file {
         let mut report = Report::new(file);
@@ -32,7 +41,8 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         reports.push(report);
     }
     if given.is_empty() {
-        let message = "nothing to import: name mosquitto.conf, or files with --acl, --passwords or --psk";
+        let message = "nothing to import: name mosquitto.conf, or files with --acl, --dynamic-security, \
+                       --passwords or --psk";
         return Err(Failure::new(Status::Usage, message));
     }
     let targets = Targets::find(arguments)?;
@@ -44,18 +54,20 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
 /// The files of the other broker.
 struct Given {
     acl: Option<PathBuf>,
+    dynamic: Option<PathBuf>,
     passwords: Option<PathBuf>,
     psk: Option<PathBuf>,
 }
 
 impl Given {
     fn is_empty(&self) -> bool {
-        self.acl.is_none() && self.passwords.is_none() && self.psk.is_none()
+        self.acl.is_none() && self.dynamic.is_none() && self.passwords.is_none() && self.psk.is_none()
     }
 
     /// Imports the files that mosquitto.conf names; its other lines are reported as ignored.
     fn take_from(&mut self, file: &Path, text: &str, report: &mut Report) {
         let beside = file.parent().unwrap_or(Path::new(""));
+        let mut of_dynamic = false;
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             let (key, value) = line.split_once([' ', '\t']).map_or((line, ""), |(key, value)| (key, value.trim()));
@@ -65,6 +77,11 @@ impl Given {
                 "acl_file" => &mut self.acl,
                 "password_file" => &mut self.passwords,
                 "psk_file" => &mut self.psk,
+                "plugin" | "global_plugin" | "plugin_load" if value.contains(DYNAMIC) => {
+                    of_dynamic = true;
+                    continue;
+                }
+                "plugin_opt_config_file" if of_dynamic => &mut self.dynamic,
                 other => {
                     report.lost(index + 1, format!("{other} is not imported; see config/fogmux.toml"));
                     continue;
@@ -120,19 +137,32 @@ fn import(
     let mut done = Vec::new();
     let written = !arguments.dry_run;
     // The rules first: if they cannot be imported, no new user is admitted either.
+    if given.acl.is_some() && given.dynamic.is_some() {
+        let message = "an access file and one of dynamic security cannot become one file of rules; name one of them";
+        return Err(Failure::new(Status::DataErr, message));
+    }
     if let Some(file) = &given.acl {
-        let count = import_acl(file, &targets.acl, arguments, reports)?;
+        let mut report = Report::new(file);
+        let translated = acl::translate(&read_text(file)?, &mut report);
+        let count = import_acl(&translated, &targets.acl, arguments, report, reports)?;
         done.push(Done { what: "rules", count, into: targets.acl.clone(), written });
+    }
+    if let Some(file) = &given.dynamic {
+        let mut report = Report::new(file);
+        let dynamic = dynamic::translate(&read_text(file)?, &mut report)
+            .map_err(|reason| Failure::new(Status::DataErr, format!("{}: {reason}", file.display())))?;
+        let count = import_acl(&dynamic.rules, &targets.acl, arguments, report, reports)?;
+        done.push(Done { what: "rules", count, into: targets.acl.clone(), written });
+        let mut report = Report::new(file);
+        let count = change_users(targets, written, |users| dynamic.add_to(users, arguments.replace, &mut report))?;
+        done.push(Done { what: "users", count, into: targets.users.clone(), written });
+        reports.push(report);
     }
     if let Some(file) = &given.passwords {
         let mut report = Report::new(file);
         let text = read_text(file)?;
-        let mut take = |users: &mut Users| keys::passwords(&text, users, arguments.replace, &mut report);
-        let count = if written {
-            Users::update(&targets.users, |users| Ok(take(users))).map_err(|error| failed(&targets.users, error))?
-        } else {
-            take(&mut Users::load(&targets.users).map_err(|problems| Failure::new(Status::Config, problems))?)
-        };
+        let take = |users: &mut Users| keys::passwords(&text, users, arguments.replace, &mut report);
+        let count = change_users(targets, written, take)?;
         done.push(Done { what: "users", count, into: targets.users.clone(), written });
         reports.push(report);
     }
@@ -151,14 +181,21 @@ fn import(
     Ok(done)
 }
 
+/// Changes the users' file, or only says what would be changed.
+fn change_users(targets: &Targets, written: bool, mut take: impl FnMut(&mut Users) -> usize) -> Result<usize, Failure> {
+    if written {
+        return Users::update(&targets.users, |users| Ok(take(users))).map_err(|error| failed(&targets.users, error));
+    }
+    Ok(take(&mut Users::load(&targets.users).map_err(|problems| Failure::new(Status::Config, problems))?))
+}
+
 fn import_acl(
-    file: &Path,
+    translated: &Translated,
     target: &Path,
     arguments: &ImportMosquitto,
+    mut report: Report,
     reports: &mut Vec<Report>,
 ) -> Result<usize, Failure> {
-    let mut report = Report::new(file);
-    let translated = acl::translate(&read_text(file)?, &mut report);
     if translated.deny_lost {
         eprint!("{report}");
         let message = "a deny rule cannot be translated, so more would be allowed than before; nothing was written";

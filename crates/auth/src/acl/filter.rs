@@ -31,7 +31,6 @@ pub(crate) fn is_exact(filter: &str) -> bool {
 }
 
 /// Whether a leading wildcard does not match because the other begins with `$` ([MQTT-4.7.2-1]).
-#[cfg(test)]
 fn hidden_from(wildcards: &str, other: &str) -> bool {
     other.starts_with('$') && wildcards.starts_with(['+', '#'])
 }
@@ -44,8 +43,8 @@ pub(crate) fn matches(filter: &str, topic: &str) -> bool {
 
 /// Whether every topic that `inner` matches is matched by `outer`. May return `false` for `+/#` beside `#`, which is
 /// the safe side.
-#[cfg(test)]
-pub(crate) fn covers(outer: &str, inner: &str) -> bool {
+#[must_use]
+pub fn covers(outer: &str, inner: &str) -> bool {
     if hidden_from(outer, inner) {
         return false;
     }

@@ -9,7 +9,7 @@ use super::Files;
 /// The brokers to import from.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Import {
-    /// Import Mosquitto's acl_file, password_file and psk_file, with a report of what could not be translated
+    /// Import Mosquitto's users, keys and rules, with a report of what could not be translated
     Mosquitto(ImportMosquitto),
 }
 
@@ -22,6 +22,9 @@ pub(crate) struct ImportMosquitto {
     /// Mosquitto's acl_file
     #[arg(long, alias = "acl-file", value_name = "FILE")]
     pub(crate) acl: Option<PathBuf>,
+    /// The file of Mosquitto's dynamic security plugin
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dynamic_security: Option<PathBuf>,
     /// Mosquitto's password_file
     #[arg(long, alias = "password-file", value_name = "FILE")]
     pub(crate) passwords: Option<PathBuf>,

@@ -8,17 +8,7 @@ use std::fmt::Write as _;
 use fogmux_auth::prepared_name;
 
 use super::report::Report;
-
-/// The result of importing an access file.
-#[derive(Debug, Default)]
-pub(super) struct Translated {
-    /// An access file of fogmux.
-    pub(super) toml: String,
-    /// The number of rules in it.
-    pub(super) rules: usize,
-    /// Whether a `deny` could not be translated: without it more would be allowed than before.
-    pub(super) deny_lost: bool,
-}
+use super::rules::{Translated, placeholders, quoted};
 
 /// The clients that lines apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,24 +91,6 @@ fn read_line(keyword: &str, rest: &str) -> Result<(Access, String), String> {
     }
 }
 
-/// `%u` and `%c` are kept; any other `%` is an ordinary character in Mosquitto.
-fn placeholders(filter: &str) -> String {
-    let mut out = String::with_capacity(filter.len());
-    let mut rest = filter;
-    while let Some((before, after)) = rest.split_once('%') {
-        out.push_str(before);
-        let placeholder = after.chars().next().filter(|c| matches!(c, 'u' | 'c'));
-        out.push_str(match placeholder {
-            Some('u') => "%u",
-            Some(_) => "%c",
-            None => "%%",
-        });
-        rest = after.get(usize::from(placeholder.is_some())..).unwrap_or_default();
-    }
-    out.push_str(rest);
-    out
-}
-
 fn say_what_differs(lines: &[Line], report: &mut Report) {
     let allows_topics = lines.iter().any(|line| line.who != Who::Everybody && line.access != Access::Deny);
     for line in lines {
@@ -174,11 +146,6 @@ fn write(lines: &[Line], translated: &mut Translated) {
         }
     }
     translated.toml = text;
-}
-
-/// Formats a TOML string.
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
 }
 
 #[cfg(test)]
