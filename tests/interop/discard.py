@@ -32,7 +32,7 @@ START_SECONDS = 0.5
 """In which a start is cut off, most of them early."""
 FAILURES = (0, 100, 500)
 """Of a thousand synchronisations, or writes."""
-FIRST_STARTS = max(4, CUTS // 4)
+FIRST_STARTS = max(8, CUTS // 4)
 """Directories whose first starts are cut off."""
 LOSING_CUTS = 3
 """After which a loss must have been found where there is one."""
