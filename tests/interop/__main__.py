@@ -59,7 +59,7 @@ async def run_matrix(arguments, report):
     print(report.matrix())
 
 
-PARTS = ["documents", "matrix", "scenarios", "access", "powercut", "crash", "loss"]
+PARTS = ["documents", "matrix", "scenarios", "access", "powercut", "crash", "discard", "loss"]
 
 
 async def main() -> int:
@@ -91,6 +91,9 @@ async def main() -> int:
     if "crash" in parts:
         from crash import run_crash
         await run_crash(arguments, report)
+    if "discard" in parts:
+        from discard import run_discard
+        await run_discard(arguments, report)
     if "loss" in parts:
         from loss import run_loss
         await run_loss(arguments, report)

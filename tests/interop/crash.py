@@ -1,6 +1,7 @@
 """Crashes: `kill -9` at a random moment while clients of every door write, again and again on one data directory.
 
-Properties of all lives of the gateway, at its default durability:
+Properties of all lives of the gateway, at its default durability (discard.py has others, and takes away what was not
+synchronised):
 - the kept value of a topic is the last that was acknowledged, or one whose acknowledgement the crash has cut off;
 - a session that is away is delivered every acknowledged message in the order of its topic, once if it was sent once;
 - a session that comes back in each life is delivered the same, of QoS 2 nothing twice and all in order;
@@ -15,20 +16,24 @@ import tempfile
 from collections import defaultdict, deque
 
 import paho.mqtt.client as paho
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
-from client import PATIENCE
+from client import PATIENCE, Refused
 from clients_coap import Aiocoap
 from clients_mqtt import TCP, Connection
 from clients_xmpp import Slixmpp
 from gateway import Gateway
-from patience import within
+from patience import rest, within
 from scenarios import HttpDoor
 
 KILLS = int(os.environ.get("FOGMUX_KILLS", "10"))
+LIFE_SECONDS = (0.2, 1.2)
 TOPICS = 8
 """Topics of each door; each has one writer."""
 WINDOW = 20
 """Messages that a publisher of MQTT has under way."""
+SESSION_SECONDS = 1_000_000
 QUEUES = "[mqtt]\nqueue_messages_max = 10000000\nqueue_bytes_max = \"4GiB\"\n"
 ROUTE = "crash/#"
 
@@ -38,11 +43,12 @@ class Topic:
 
     qos = 1
 
-    def __init__(self, name):
-        self.name, self.number = name, 0
+    def __init__(self, name, ending):
+        self.name, self.number, self.ending = name, 0, ending
         self.value: int | None = None
         self.unknown: list[int | None] = []
         self.acknowledged: set[int] = set()
+        self.refused: set[int | None] = set()
 
     async def write(self, client):
         """Writes until it is cancelled."""
@@ -50,13 +56,23 @@ class Topic:
             self.number += 1
             value = None if self.value is not None and self.number % 8 == 0 else self.number
             self.unknown.append(value)
-            if value is None:
-                await client.clear(self.name)
-            else:
-                await client.publish(self.name, str(value).encode(), "text/plain;charset=utf-8")
-                self.acknowledged.add(value)
-            self.value = value
-            self.unknown.clear()
+            try:
+                await self._write(client, value)
+                self.value = value
+                self.unknown.clear()
+            except Refused as refused:
+                if not self.ending.may_be_refused or refused.code == "stream closed":
+                    raise
+                if not self.ending.may_return:
+                    self.unknown.remove(value)
+                    self.refused.add(value)
+
+    async def _write(self, client, value):
+        if value is None:
+            await client.clear(self.name)
+        else:
+            await client.publish(self.name, str(value).encode(), "text/plain;charset=utf-8")
+            self.acknowledged.add(value)
 
     def judge(self, kept: int | None) -> str | None:
         """What is wrong with the value after a crash; it is the last one from now on."""
@@ -70,21 +86,31 @@ class Topic:
 class Publisher:
     """A publisher of MQTT whose session outlives the gateway; its messages are not retained."""
 
-    def __init__(self, qos):
-        self.qos, self.number = qos, 0
+    def __init__(self, qos, ending):
+        self.qos, self.number, self.ending = qos, 0, ending
         self.name = f"crash/mqtt/{qos}"
         self.under_way: dict[int, int] = {}
+        self.sent_before: set[int] = set()
+        """Those that were under way at the end of a life: they may have been taken, and be refused when sent again."""
         self.acknowledged: set[int] = set()
-        self.client = persistent(f"publisher-{qos}")
+        self.refused: set[int] = set()
+        # Only 5.0 has a word for a refusal.
+        self.client = persistent(f"publisher-{qos}", paho.MQTTv5 if ending.may_be_refused else paho.MQTTv311)
         self.client.max_inflight_messages_set(WINDOW)
         # Called by paho's thread, which holds its locks.
-        self.published: deque[int] = deque()
-        self.client.on_publish = lambda client, data, mid, *_: self.published.append(mid)
+        self.published: deque[tuple[int, bool]] = deque()
+        self.client.on_publish = lambda client, data, mid, reason, _: self.published.append((mid, reason.is_failure))
 
     def note(self):
         """Takes note of what has been acknowledged."""
         while self.published:
-            self.acknowledged.add(self.under_way.pop(self.published.popleft()))
+            mid, is_refused = self.published.popleft()
+            number = self.under_way.pop(mid)
+            if not is_refused:
+                self.acknowledged.add(number)
+            elif self.qos == 1 and number not in self.sent_before and not self.ending.may_return:
+                # Paho answers a PUBREC that refuses with PUBREL, whose reason code says nothing about the message.
+                self.refused.add(number)
 
     async def write(self):
         """Writes until it is cancelled."""
@@ -123,17 +149,24 @@ class Session:
             got = self.got[one.name]
             if got and max(got) > one.number:
                 return f"{self.name} got {max(got)} of {one.name}, which nobody sent"
+            # A connected one is sent a message before the disk has answered.
+            if self.is_away and one.refused & set(got):
+                return f"{self.name} got {min(one.refused & set(got))} of {one.name}, which was refused"
             # Of QoS 1, which the other doors have as well, what a crash cuts off is sent again.
             is_once = one.qos == 2 or self.is_away and not isinstance(one, Publisher)
-            if is_once and got != sorted(set(got)):
-                return f"{self.name} got messages of {one.name} twice or out of order"
+            # A refusal of which its publisher does not hear is one that it repeats, behind what was taken since.
+            is_ordered = one.ending.may_be_refused or got == sorted(got)
+            if is_once and not (is_ordered and len(got) == len(set(got))):
+                first = next(at for at, number in enumerate(got) if at and number <= got[at - 1])
+                about = got[max(0, first - 3):first + 3]
+                return f"{self.name} got messages of {one.name} twice or out of order: {about}"
         return self.lacks(written)
 
 
-def persistent(name):
-    """A client of 3.1.1 without Clean Session."""
-    return paho.Client(paho.CallbackAPIVersion.VERSION2, name, clean_session=False, protocol=paho.MQTTv311,
-                       reconnect_on_failure=False)
+def persistent(name, version=paho.MQTTv311):
+    """A client whose session stays."""
+    clean = {"clean_session": False} if version == paho.MQTTv311 else {}
+    return paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=version, reconnect_on_failure=False, **clean)
 
 
 async def join(client, gateway, is_new, subscribe=False):
@@ -146,7 +179,12 @@ async def join(client, gateway, is_new, subscribe=False):
     client.on_connect = lambda c, data, flags, reason, properties: settle(connected, (flags, reason))
     client.on_subscribe = lambda c, data, mid, reasons, properties: settle(granted, reasons)
     host, port = gateway.mqtt_address(TCP)
-    await asyncio.to_thread(client.connect, host, port, 60)
+    stays = {}
+    if client.protocol == paho.MQTTv5:
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = SESSION_SECONDS
+        stays = {"clean_start": False, "properties": properties}
+    await asyncio.to_thread(client.connect, host, port, 60, **stays)
     client.loop_start()
     flags, reason = await within(connected, PATIENCE)
     if reason.is_failure or flags.session_present == is_new:
@@ -161,37 +199,66 @@ async def leave(client):
     await asyncio.to_thread(client.loop_stop)
 
 
+class Kill:
+    """The end of each life: `kill -9`."""
+
+    name, kills, config = "crashes", KILLS, ""
+    may_be_refused = may_return = False
+    """Whether writes may be refused, and whether what was refused may be there after the end."""
+
+    def __init__(self, binary, data):
+        self.binary, self.data = binary, data
+
+    async def start(self):
+        """The next life, not entered yet."""
+        return Gateway(self.binary, f"{QUEUES}{self.config}", self.data)
+
+    def meanwhile(self):
+        """Called when all clients write."""
+
+    async def end(self, gateway):
+        """Called at a random moment."""
+        await gateway.kill()
+
+    def check(self, report):
+        """Called after the last life."""
+
+
 class Crashes:
     """All lives of one data directory."""
 
-    def __init__(self, arguments, report):
-        self.binary, self.report = arguments.bin, report
+    def __init__(self, ending, report):
+        self.ending, self.report = ending, report
         self.doors = [Aiocoap, HttpDoor, Slixmpp]
-        self.topics = [[Topic(f"crash/{kind.door}/{number}") for number in range(TOPICS)] for kind in self.doors]
-        self.publishers = [Publisher(1), Publisher(2)]
+        self.topics = [[Topic(f"crash/{kind.door}/{n}", ending) for n in range(TOPICS)] for kind in self.doors]
+        self.publishers = [Publisher(1, ending), Publisher(2, ending)]
         self.live, self.away = Session("live", is_away=False), Session("away", is_away=True)
         self.ended = 0
+
+    def check(self, what, problem):
+        return self.report.check(f"{self.ending.name}: {what}", problem)
 
     def written(self):
         return [*(topic for topics in self.topics for topic in topics), *self.publishers]
 
     async def run(self):
-        with tempfile.TemporaryDirectory(prefix="fogmux-data-") as data:
-            async with Gateway(self.binary, QUEUES, data) as gateway:
-                await join(self.away.client, gateway, is_new=True, subscribe=True)
-                await leave(self.away.client)
-                await self.life(gateway, is_first=True)
-            for _ in range(KILLS - 1):
-                async with Gateway(self.binary, QUEUES, data) as gateway:
-                    await self.judge(gateway)
-                    await self.life(gateway, is_first=False)
-            async with Gateway(self.binary, QUEUES, data) as gateway:
+        async with await self.ending.start() as gateway:
+            await join(self.away.client, gateway, is_new=True, subscribe=True)
+            await leave(self.away.client)
+            await self.life(gateway, is_first=True)
+        for _ in range(self.ending.kills - 1):
+            async with await self.ending.start() as gateway:
                 await self.judge(gateway)
-                await self.last(gateway)
+                await self.life(gateway, is_first=False)
+        async with await self.ending.start() as gateway:
+            await self.judge(gateway)
+            await self.last(gateway)
+        self.ending.check(self.report)
         count = sum(len(one.acknowledged) for one in self.written())
+        refused = sum(len(one.refused) for one in self.written())
         clears = sum(topic.number // 8 for topics in self.topics for topic in topics)
-        print(f"  {KILLS} crashes: {count} messages acknowledged, about {clears} topics cleared, {self.ended} sessions "
-              "ended")
+        print(f"  {self.ending.kills} {self.ending.name}: {count} messages acknowledged, {refused} refused, about "
+              f"{clears} topics cleared, {self.ended} sessions ended", flush=True)
 
     async def life(self, gateway, is_first):
         """Everybody writes until the gateway is killed."""
@@ -205,15 +272,19 @@ class Crashes:
         writers = [topic.write(client) for client, topics in zip(clients, self.topics) for topic in topics]
         writers += [publisher.write() for publisher in self.publishers]
         tasks = [asyncio.create_task(writer) for writer in writers]
-        await asyncio.sleep(random.uniform(0.2, 1.2))
+        self.ending.meanwhile()
+        await rest(random.uniform(*LIFE_SECONDS))
         failed = [task.exception() for task in tasks if task.done()]
-        self.report.check("crashes: every write is taken", None if not failed else f"{failed}")
-        await gateway.kill()
+        self.check("every write is taken", None if not failed else f"{failed}")
+        await self.ending.end(gateway)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for client in [*(publisher.client for publisher in self.publishers), self.live.client]:
             await asyncio.to_thread(client.loop_stop)
+        for publisher in self.publishers:
+            publisher.note()
+            publisher.sent_before.update(publisher.under_way.values())
         for client in clients:
             try:
                 await asyncio.wait_for(client.close(), 5)
@@ -238,12 +309,12 @@ class Crashes:
         for topics in self.topics:
             for topic in topics:
                 kept = await http.get(topic.name)
-                self.report.check("crashes: what was acknowledged is kept",
+                self.check("what was acknowledged is kept",
                                   topic.judge(None if kept is None else int(kept.payload)))
         await http.close()
         connection = Connection(gateway, paho.MQTTv311, TCP, client_id=f"ended-{self.ended - 1}", clean=False)
         flags, _ = await connection.open()
-        self.report.check("crashes: a session that was ended is gone",
+        self.check("a session that was ended is gone",
                           "it is there" if flags.session_present else None)
         await connection.close()
 
@@ -261,22 +332,28 @@ class Crashes:
                 for publisher in self.publishers:
                     publisher.note()
         try:
-            await within(all_there(), PATIENCE + 5 * KILLS)
+            await within(all_there(), PATIENCE + 5 * self.ending.kills)
         except TimeoutError:
             pass
         for publisher in self.publishers:
-            self.report.check("crashes: every message of MQTT is acknowledged at last",
+            self.check("every message of MQTT is acknowledged at last",
                               f"{len(publisher.under_way)} are not" if publisher.under_way else None)
         for session in (self.live, self.away):
-            self.report.check(f"crashes: the session that is {session.name}", session.judge(self.written()))
+            self.check(f"the session that is {session.name}", session.judge(self.written()))
         for client in [*(publisher.client for publisher in self.publishers), self.live.client, self.away.client]:
             await leave(client)
 
 
+def silence_clients():
+    """They log each message that they cannot send because their peer is dead."""
+    for name in ("slixmpp", "coap"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 async def run_crash(arguments, report):
-    # It logs each stanza that it cannot send because its peer is dead.
-    logging.getLogger("slixmpp").setLevel(logging.CRITICAL)
-    try:
-        await Crashes(arguments, report).run()
-    except Exception as error:
-        report.check("crashes", f"{type(error).__name__}: {error}")
+    silence_clients()
+    with tempfile.TemporaryDirectory(prefix="fogmux-data-") as data:
+        try:
+            await Crashes(Kill(arguments.bin, data), report).run()
+        except Exception as error:
+            report.check("crashes", f"{type(error).__name__}: {error}")

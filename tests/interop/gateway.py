@@ -22,10 +22,11 @@ COAP_LISTENERS = {"coap": "coap", "coaps": "coaps", "coap+tcp": "coap_tcp", "coa
 class Gateway:
     """One process of `fogmux serve` with a data directory of its own."""
 
-    def __init__(self, binary: str, config: str = "", data: str | None = None):
-        self.binary, self.config = binary, config
+    def __init__(self, binary: str, config: str = "", data: str | None = None,
+                 environment: dict[str, str] | None = None):
+        self.binary, self.config, self.environment = binary, config, environment or {}
         self.home = tempfile.TemporaryDirectory(prefix="fogmux-interop-")
-        self.data = data or os.path.join(self.home.name, "data")
+        self.data = data or os.path.join(os.path.realpath(self.home.name), "data")
         self.scratch = os.path.join(self.home.name, "scratch")
         os.makedirs(self.scratch, exist_ok=True)
         self.process = None
@@ -35,13 +36,17 @@ class Gateway:
         ports = "\n".join(f'[listeners.{name}]\naddress = "127.0.0.1:0"' for name in LISTENERS)
         return f"{ports}\n{self.config}\n"
 
-    async def __aenter__(self):
+    async def launch(self):
+        """Starts the process, and waits for nothing."""
         file = os.path.join(self.home.name, "fogmux.toml")
         Path(file).write_text(self.config_text())
         self.log = open(os.path.join(self.home.name, "log"), "wb")
         self.process = await asyncio.create_subprocess_exec(
             self.binary, "serve", "--json", "-c", file, "--data", self.data,
-            stdout=asyncio.subprocess.PIPE, stderr=self.log, limit=1 << 20)
+            stdout=asyncio.subprocess.PIPE, stderr=self.log, limit=1 << 20, env={**os.environ, **self.environment})
+
+    async def __aenter__(self):
+        await self.launch()
         try:
             self.banner = await asyncio.wait_for(self._banner(), 60)
             self.addresses = {name: _address(text) for name, text in self.banner["listeners"].items()}

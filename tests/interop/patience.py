@@ -54,3 +54,10 @@ async def within(awaitable, seconds: float):
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
+
+
+async def rest(seconds: float):
+    """As `asyncio.sleep`, in seconds of this time."""
+    deadline = now() + seconds
+    while (left := deadline - now()) > 0:
+        await asyncio.sleep(min(left, INTERVAL))

@@ -1,4 +1,5 @@
-"""Power cuts: `kill -9` in a loop while OSCORE devices send and observe (RFC 8613 §7.2.1, §7.4, appendix B.1).
+"""Power cuts in a loop while OSCORE devices send and observe (RFC 8613 §7.2.1, §7.4, appendix B.1): `kill -9`, and what
+was not synchronised is taken away (discard.py).
 
 Properties of all lives of the gateway: no nonce of its own ever protects two different messages, no request is
 carried out a second time, what it acknowledged it still has, and every device gets back in by Echo. The devices protect
@@ -18,6 +19,8 @@ from aiocoap.numbers.types import ACK, NON
 from access import Warden
 from client import PATIENCE
 from clients_mqtt import TLS, Connection
+from discard import SURVIVES, SYNC_TAKES
+from disk.recorder import Recorder
 from keyring import LockedGateway
 
 import paho.mqtt.client as paho
@@ -152,23 +155,37 @@ class Cuts:
     def __init__(self, arguments, report):
         self.binary, self.report, self.nonces = arguments.bin, report, Nonces()
         self.replayed = 0
+        self.differs: str | None = None
 
     async def run(self):
         contexts = [("alice", f"power{number}") for number in range(DEVICES)]
         first = LockedGateway(self.binary, DURABLE, contexts=contexts)
-        async with first as gateway:
+        await first.furnish()
+        with Recorder(first.data) as self.recorder:
+            self.recorder.set(sync_takes=SYNC_TAKES)
+            await self.lives(first, contexts)
+        self.report.check("power cuts: the recorder saw everything", self.differs)
+        print(f"    {self.recorder.seen}")
+
+    def recorded(self, gateway):
+        self.recorder.begin()
+        gateway.environment = self.recorder.environment
+        return gateway
+
+    async def lives(self, first, contexts):
+        async with self.recorded(first) as gateway:
             directories = [str(gateway.ring.contexts[key] / "client") for key in contexts]
             devices = [Device(number, directory, self.nonces) for number, directory in enumerate(directories)]
             await self.life(gateway, devices)
             for _ in range(CUTS - 1):
                 again = LockedGateway(self.binary, DURABLE, data=first.data)
                 again.ring = first.ring
-                async with again as gateway:
+                async with self.recorded(again) as gateway:
                     await self.replay(gateway, devices)
                     await self.life(gateway, devices)
             again = LockedGateway(self.binary, DURABLE, data=first.data)
             again.ring = first.ring
-            async with again as gateway:
+            async with self.recorded(again) as gateway:
                 await self.replay(gateway, devices)
         sent = sum(len(device.sent) for device in devices)
         self.report.check("power cuts: no nonce protects two messages", self._said(self.nonces.twice()))
@@ -185,6 +202,7 @@ class Cuts:
         lives = [asyncio.create_task(device.live(gateway.coap_address(), cut)) for device in devices]
         await asyncio.sleep(random.uniform(0.1, 0.6))
         await gateway.kill()
+        self.differs = self.recorder.cut(random.choice(SURVIVES)) or self.differs
         cut.set()
         await asyncio.gather(*lives)
 

@@ -69,14 +69,7 @@ impl Files {
             let path = path.to_owned();
             move |error| OpenError::Io { path, error }
         };
-        if !directory.is_dir() {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
-            if let Some(parent) = directory.parent() {
-                // A relative path of one component has an empty parent.
-                let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-                File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed(parent))?;
-            }
-        }
+        make_directory(directory).map_err(failed(directory))?;
         let path = directory.join(LOCK);
         let lock = take(new_file().open(&path).map_err(failed(&path))?, directory, path)?;
         let handle = File::open(directory).map_err(failed(directory))?;
@@ -168,6 +161,24 @@ impl Files {
         }
         file.sync_all()
     }
+}
+
+/// Makes a directory and those above it that are missing. Their names are on the disk when this returns: one that is
+/// not takes everything below it away at a power cut, however often that was synchronised.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.is_dir()).collect();
+    // The last ancestor of a relative path is empty: it is the current directory.
+    for path in missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
+        // Another process may make it meanwhile.
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match File::open(above).and_then(|above| above.sync_all()) {
+            // Others may permit to make something there, and not to look.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Opens a file. If the process or the system has no descriptor left, those of other segments are closed for it, so

@@ -13,8 +13,8 @@ pub(super) fn create(directory: &Path) -> Result<(), PkiError> {
     make_directory(directory).map_err(|source| PkiError::Io { file: directory.into(), source })
 }
 
-/// Makes a directory with its parents, into which only their owner looks. What root makes belongs to the owner of the
-/// directory above, as files do ([`inherit`]).
+/// Makes a directory with its parents, into which only their owner looks, and has their names on the disk. What root
+/// makes belongs to the owner of the directory above, as files do ([`inherit`]).
 ///
 /// # Errors
 ///
@@ -32,15 +32,29 @@ pub fn make_directory(directory: &Path) -> io::Result<()> {
         builder.create(path)?;
         #[cfg(unix)]
         inherit_directory(path)?;
+        match synchronise_names(path) {
+            // Above, others may permit to make something, and not to look.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
     }
     Ok(())
+}
+
+/// Has the name of a file or directory on the disk, and what else was changed in the directory that it is in. To
+/// synchronise a file does not do that (fsync(2)).
+fn synchronise_names(file: &Path) -> io::Result<()> {
+    fs::File::open(directory_of(file))?.sync_all()
+}
+
+fn directory_of(file: &Path) -> &Path {
+    file.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(unix)]
 fn inherit_directory(made: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, lchown};
-    let above = made.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (above, own) = (fs::metadata(above)?, fs::symlink_metadata(made)?);
+    let (above, own) = (fs::metadata(directory_of(made))?, fs::symlink_metadata(made)?);
     if above.uid() == own.uid() {
         return Ok(());
     }
@@ -68,12 +82,13 @@ pub(super) fn staged(file: &Path) -> PathBuf {
     file.with_added_extension("new")
 }
 
-/// Gives a staged file its name.
+/// Gives a staged file its name, and has that on the disk.
 pub(super) fn put_in_place(file: &Path) -> Result<(), PkiError> {
-    fs::rename(staged(file), file).map_err(|source| PkiError::Io { file: file.into(), source })
+    let named = fs::rename(staged(file), file).and_then(|()| synchronise_names(file));
+    named.map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
-/// Writes a file under the name of [`staged`] ones, and has it on the disk.
+/// Writes a file under the name of [`staged`] ones, and has it on the disk with that name.
 pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
     let temporary = staged(file);
     let attempt = || {
@@ -95,7 +110,8 @@ pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiEr
         #[cfg(unix)]
         inherit(&open, file)?;
         open.write_all(text.as_bytes())?;
-        open.sync_all()
+        open.sync_all()?;
+        synchronise_names(&temporary)
     };
     attempt().map_err(|source| PkiError::Io { file: file.into(), source })
 }
@@ -108,11 +124,10 @@ pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiEr
 #[cfg(unix)]
 pub fn inherit(made: &fs::File, file: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
-    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
     let own = made.metadata()?;
     // Where the file was made in its place there is nothing that it replaces.
     let replaced = fs::symlink_metadata(file).ok().filter(|found| (found.dev(), found.ino()) != (own.dev(), own.ino()));
-    let before = replaced.map_or_else(|| fs::metadata(directory.unwrap_or(Path::new("."))), Ok)?;
+    let before = replaced.map_or_else(|| fs::metadata(directory_of(file)), Ok)?;
     if before.uid() == own.uid() {
         return Ok(());
     }
