@@ -25,6 +25,7 @@ mod greeting;
 #[cfg(feature = "http")]
 mod held;
 mod kept;
+mod leaving;
 mod login;
 mod mailbox;
 mod output;

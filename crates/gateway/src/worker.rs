@@ -1,7 +1,12 @@
 //! The context of a worker: what the connections of all doors on it share, and what all workers share. It knows no
 //! door; each door has a context of its own around this one.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
 
 use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
@@ -102,11 +107,13 @@ pub struct WorkerContext {
     /// An empty buffer with capacity, to exchange for a mailbox's output while it is written; returned empty.
     pub spare: RefCell<Vec<u8>>,
     look: Look,
+    itself: Weak<Self>,
 }
 
 impl WorkerContext {
     pub(crate) fn new(shared: Arc<Shared>, id: WorkerId) -> Rc<Self> {
-        Rc::new(Self {
+        Rc::new_cyclic(|itself| Self {
+            itself: Weak::clone(itself),
             worker: RefCell::new(shared.bus.worker(id)),
             look: Look::new(shared.clock.now()),
             shared,
@@ -114,6 +121,11 @@ impl WorkerContext {
             read_buffer: RefCell::new(vec![0; READ_BUFFER_BYTES].into_boxed_slice()),
             spare: RefCell::default(),
         })
+    }
+
+    /// A handle on it, for a task.
+    pub(crate) fn itself(&self) -> Option<Rc<Self>> {
+        self.itself.upgrade()
     }
 
     /// The bus.

@@ -1,6 +1,6 @@
 //! Changes that belong together, and all of those that go into a commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
@@ -107,8 +107,10 @@ const SMALLER: usize = 64;
 /// All changes that go into a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    pub(crate) puts: BTreeMap<RecordId, Record>,
-    pub(crate) forgets: BTreeSet<RecordId>,
+    /// In order of their identifiers.
+    pub(crate) puts: Vec<(RecordId, Record)>,
+    /// In order, each once.
+    forgets: Vec<RecordId>,
     /// The sets that they come from, in order.
     pub(crate) sets: Vec<(u64, Set)>,
     /// Those of the sets whose puts are refused, because there is no space.
@@ -135,9 +137,30 @@ impl Changes {
                 self.forgets.extend(&set.forgets);
             }
         }
-        let Self { puts, forgets, .. } = self;
-        forgets.retain(|id| puts.remove(id).is_none());
-        self.bytes = self.puts.values().map(bytes_of).sum();
+        // Those of each set are in order, and mostly the sets are.
+        self.puts.sort_by_key(|(id, _)| *id);
+        self.forgets.sort();
+        self.forgets.dedup();
+        let mut both = Vec::new();
+        self.forgets.retain(|id| {
+            let is_put = position(&self.puts, *id).is_some();
+            both.extend(is_put.then_some(*id));
+            !is_put
+        });
+        if !both.is_empty() {
+            self.puts.retain(|(id, _)| both.binary_search(id).is_err());
+        }
+        self.bytes = self.puts.iter().map(|(_, record)| bytes_of(record)).sum();
+    }
+
+    /// A record that is put.
+    pub(crate) fn put(&self, id: RecordId) -> Option<&Record> {
+        self.puts.get(position(&self.puts, id)?).map(|(_, record)| record)
+    }
+
+    /// Whether a record is forgotten.
+    pub(crate) fn forgets(&self, id: RecordId) -> bool {
+        self.forgets.binary_search(&id).is_ok()
     }
 
     /// Whether nothing is to be written.
@@ -153,7 +176,7 @@ impl Changes {
     /// Keeps the puts of as many sets as have `room` bytes together, and fewer bytes than before. Refuses the others: a
     /// set that fits is not refused for the sake of one that does not.
     pub(crate) fn refuse_beyond(&mut self, room: u64) {
-        let bytes = |set: &Set| set.puts.keys().filter_map(|id| self.puts.get(id)).map(bytes_of).sum::<usize>();
+        let bytes = |set: &Set| set.puts.keys().filter_map(|id| self.put(*id)).map(bytes_of).sum::<usize>();
         // Frames need some room as well: if it is they that do not fit, a little less is tried.
         let mut left = room.min((self.bytes - self.bytes / SMALLER - 1) as u64);
         let mut beyond = BTreeSet::new();
@@ -192,6 +215,10 @@ impl Changes {
             Some(Forget { first, count })
         })
     }
+}
+
+fn position(puts: &[(RecordId, Record)], id: RecordId) -> Option<usize> {
+    puts.binary_search_by_key(&id, |(id, _)| *id).ok()
 }
 
 /// Bytes that a record takes beside others in a frame.

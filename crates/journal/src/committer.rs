@@ -276,6 +276,7 @@ impl<D: Disk> Shared<D> {
                 Some(due) if due <= Instant::now() => Occasion::Commit { sync: self.mode.syncs() },
                 Some(_) | None => Occasion::Idle,
             };
+            let mut spent = None;
             if let Some(work) = state.journal.next_work(occasion) {
                 if work.is_commit() && !state.journal.is_waiting() && state.since.take().is_some() {
                     last = Some(Instant::now());
@@ -291,7 +292,8 @@ impl<D: Disk> Shared<D> {
                 if is_commit {
                     state.times.note(took);
                 }
-                state.journal.settle(done);
+                state.journal.settle(&done);
+                spent = Some(done);
                 if flushes {
                     self.flushed(&mut state);
                 }
@@ -303,6 +305,8 @@ impl<D: Disk> Shared<D> {
                 continue;
             }
             self.report(state, &mut watch);
+            // It has thousands of records, and whoever appends would wait.
+            drop(spent);
             state = self.lock();
         }
     }

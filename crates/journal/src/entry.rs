@@ -45,18 +45,10 @@ impl<'a> Put<'a> {
     /// Appends the entry to a frame.
     pub(crate) fn write(&self, frame: &mut Spread) {
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        let mut head = [0; PUT as usize];
-        let key = self.key.get().to_le_bytes();
-        let fields: [&[u8]; 5] = [
-            &[TAG_PUT, self.kind, 0, 0],
-            &length.to_le_bytes(),
-            &key,
-            &self.sum.to_le_bytes(),
-            &self.total.to_le_bytes(),
-        ];
-        let mut bytes = fields.into_iter().flatten();
-        head.iter_mut().for_each(|to| *to = bytes.next().copied().unwrap_or_default());
-        frame.push(&head);
+        let halves = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let tag = u32::from(TAG_PUT) | u32::from(self.kind) << 8;
+        let head = [halves(tag, length), self.key.get(), halves(self.sum, self.total)];
+        frame.push(head.map(u64::to_le_bytes).as_flattened());
         frame.push(self.bytes);
     }
 

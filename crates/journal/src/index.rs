@@ -1,7 +1,7 @@
 //! The place of each live record: 20 bytes a part, in order of the keys.
 //!
-//! Keys mostly ascend and are mostly removed from the front, so the index is a deque of sorted runs: no pointers, no
-//! empty buckets, and iteration in order of the identifiers.
+//! Keys mostly ascend and are mostly removed from the front, so the index is a deque of sorted runs, which are deques
+//! themselves: no pointers, no empty buckets, and iteration in order of the identifiers.
 
 use std::{collections::VecDeque, ops::RangeInclusive};
 
@@ -55,7 +55,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     // None is empty.
-    runs: VecDeque<Vec<Entry>>,
+    runs: VecDeque<VecDeque<Entry>>,
     length: usize,
 }
 
@@ -76,14 +76,14 @@ impl Index {
         let at_run = self.run_of(key);
         let is_last = at_run + 1 == self.runs.len();
         let Some(run) = self.runs.get_mut(at_run) else {
-            self.runs.push_back(vec![Entry::new(key, place)]);
+            self.runs.push_back(VecDeque::from([Entry::new(key, place)]));
             self.length += 1;
             return None;
         };
         match run.binary_search_by_key(&key, Entry::key) {
             Ok(at) => return run.get_mut(at).map(|entry| std::mem::replace(&mut entry.place, place)),
             Err(at) if run.len() < RUN => run.insert(at, Entry::new(key, place)),
-            Err(at) if is_last && at == run.len() => self.runs.push_back(vec![Entry::new(key, place)]),
+            Err(at) if is_last && at == run.len() => self.runs.push_back(VecDeque::from([Entry::new(key, place)])),
             Err(at) => {
                 let mut upper = run.split_off(RUN / 2);
                 if at <= RUN / 2 {
@@ -103,7 +103,7 @@ impl Index {
         let at_run = self.run_of(key);
         let run = self.runs.get_mut(at_run)?;
         let at = run.binary_search_by_key(&key, Entry::key).ok()?;
-        let entry = run.remove(at);
+        let entry = run.remove(at)?;
         self.length -= 1;
         if run.len() <= run.capacity() / 2 {
             run.shrink_to(run.len().next_multiple_of(8));
@@ -134,7 +134,7 @@ impl Index {
         let at_run = self.run_of(key);
         let run = self.runs.get(at_run)?;
         let at = run.partition_point(|entry| entry.key() < key);
-        let found = run.get(at).or_else(|| self.runs.get(at_run + 1)?.first());
+        let found = run.get(at).or_else(|| self.runs.get(at_run + 1)?.front());
         found.map(Entry::key)
     }
 
@@ -144,7 +144,7 @@ impl Index {
             run.retain(|entry| keep(entry.key(), entry.place));
         }
         self.runs.retain(|run| !run.is_empty());
-        self.length = self.runs.iter().map(Vec::len).sum();
+        self.length = self.runs.iter().map(VecDeque::len).sum();
     }
 
     /// All parts, in order of their keys.
@@ -160,13 +160,13 @@ impl Index {
 
     /// Bytes of memory that the index has allocated.
     pub(crate) fn memory(&self) -> usize {
-        let runs = self.runs.iter().map(Vec::capacity).sum::<usize>() * size_of::<Entry>();
-        runs + self.runs.capacity() * size_of::<Vec<Entry>>()
+        let runs = self.runs.iter().map(VecDeque::capacity).sum::<usize>() * size_of::<Entry>();
+        runs + self.runs.capacity() * size_of::<VecDeque<Entry>>()
     }
 
     // The run in which the key is, or would be.
     fn run_of(&self, key: Key) -> usize {
-        self.runs.partition_point(|run| run.first().is_some_and(|first| first.key() <= key)).saturating_sub(1)
+        self.runs.partition_point(|run| run.front().is_some_and(|first| first.key() <= key)).saturating_sub(1)
     }
 
     // Joins a run and the next one, if both are there and short.
@@ -178,7 +178,7 @@ impl Index {
             && let Some(run) = self.runs.get_mut(at)
         {
             run.reserve_exact(next.len());
-            run.extend_from_slice(&next);
+            run.extend(next);
         }
     }
 }

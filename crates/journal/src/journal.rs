@@ -233,10 +233,10 @@ impl Journal {
         }
         let (picked, flight, index) = (&self.picked, self.flight.as_deref(), &self.index);
         let is_committed = |id: RecordId| match flight {
-            Some(flight) if flight.forgets.contains(&id) => false,
-            Some(flight) if flight.puts.contains_key(&id) => true,
+            Some(flight) if flight.forgets(id) => false,
+            Some(flight) if flight.put(id).is_some() => true,
             // The picked changes may be refused yet, so a record that they forget is forgotten again.
-            Some(_) | None => picked.puts.contains_key(&id) || index.get(id.key(0)).is_some(),
+            Some(_) | None => picked.put(id).is_some() || index.get(id.key(0)).is_some(),
         };
         let set = self.waiting.append(batch, is_committed);
         self.last_ticket.0 += 1;
@@ -270,10 +270,10 @@ impl Journal {
             return Some(Location::Memory(record.clone()));
         }
         for changes in [Some(&self.picked), self.flight.as_deref()].into_iter().flatten() {
-            if changes.forgets.contains(&id) {
+            if changes.forgets(id) {
                 return None;
             }
-            if let Some(record) = changes.puts.get(&id) {
+            if let Some(record) = changes.put(id) {
                 return Some(Location::Memory(record.clone()));
             }
         }

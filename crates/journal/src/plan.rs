@@ -70,7 +70,7 @@ impl Frame {
         for (_, item) in &self.items {
             match item {
                 Item::Put(key, range) => {
-                    let Some(record) = changes.puts.get(&key.id()) else { continue };
+                    let Some(record) = changes.put(key.id()) else { continue };
                     let total = u32::try_from(record.bytes.len()).unwrap_or(u32::MAX);
                     let bytes = record.bytes.get(range.clone()).unwrap_or_default();
                     Put::new(*key, record.kind, total, bytes).write(&mut spread);

@@ -215,7 +215,7 @@ mod tests {
         journal.append(batch).unwrap();
         while let Some(work) = journal.next_work(Occasion::Commit { sync: true }) {
             let done = work.run(&files);
-            journal.settle(done);
+            journal.settle(&done);
         }
         let mut block = work::read(&files, Slot(0), 0, 4096).unwrap();
         let length = 72 + 24 + b"from the future".len();

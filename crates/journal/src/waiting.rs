@@ -90,12 +90,10 @@ impl Waiting {
         let bytes = puts.iter().map(|(_, record)| bytes_of(record)).sum();
         let number = self.set_for(owner, joins, bytes);
         let pure = puts.is_empty();
-        for (id, record) in puts {
-            self.grow(number, bytes_of(&record));
-            self.puts.insert(id, number);
-            if let Some(set) = self.sets.get_mut(&number) {
-                set.puts.insert(id, record);
-            }
+        self.grow(number, bytes);
+        self.puts.extend(puts.iter().map(|(id, _)| (*id, number)));
+        if let Some(set) = self.sets.get_mut(&number) {
+            set.puts.extend(puts);
         }
         for id in forgets {
             match self.puts.get(&id).copied() {
@@ -259,6 +257,11 @@ impl Waiting {
     }
 
     fn take(&mut self, numbers: BTreeSet<u64>) -> Changes {
+        if numbers.len() == self.sets.len() {
+            let Self { next, sets, turn, .. } = std::mem::take(self);
+            (self.next, self.turn) = (next, turn);
+            return Changes::of(sets.into_iter().collect());
+        }
         let mut taken = Vec::with_capacity(numbers.len());
         for number in &numbers {
             let Some(set) = self.sets.remove(number) else { continue };

@@ -274,7 +274,7 @@ fn try_disk(journal: &mut Journal, disk: &AnyDisk, shared: &Shared) {
     drop(ledger);
     while let Some(work) = journal.next_work(Occasion::Commit { sync: true }) {
         let done = work.run(disk);
-        journal.settle(done);
+        journal.settle(&done);
     }
     while let Some(progress) = journal.progress() {
         shared.progress(&progress);

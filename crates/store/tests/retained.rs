@@ -258,7 +258,7 @@ fn records_of_a_kind_that_is_not_known_are_left_alone() {
         journal.append(batch).unwrap();
         while let Some(work) = journal.next_work(Occasion::Close) {
             let done = work.run(&files);
-            journal.settle(done);
+            journal.settle(&done);
         }
         id
     };
@@ -291,7 +291,7 @@ fn a_damaged_record_is_skipped_and_the_others_come_back() {
         journal.append(batch).unwrap();
         while let Some(work) = journal.next_work(Occasion::Close) {
             let done = work.run(&files);
-            journal.settle(done);
+            journal.settle(&done);
         }
     }
     let store = home.open(Durability::Always);

@@ -150,7 +150,7 @@ fn not_attached(ctx: &MqttContext, principal: &Arc<str>, error: AttachError) -> 
 
 /// Goes on with a session that was there. Returns its gate, with the permissions of the present credential.
 fn resume(
-    ctx: &MqttContext,
+    ctx: &Rc<MqttContext>,
     claimed: &Claimed,
     (config, account): (OutboundConfig, Arc<Account>),
     shown: Arc<Gate>,

@@ -27,7 +27,7 @@ use super::{
     receive::Input,
     recent::Recent,
     retained::Pulls,
-    session::{LeftGroups, session_key},
+    session::session_key,
     set_aside::SetAside,
     unreadable,
     wheel::Entry,
@@ -195,8 +195,6 @@ pub(super) struct Rare {
     pub(super) withheld: VecDeque<Withheld>,
     /// Subscriptions whose retained messages have not all been sent.
     pub(super) pulls: Pulls,
-    /// Shared subscriptions that the client has left in this turn.
-    pub(super) left_groups: LeftGroups,
     /// The text for DISCONNECT besides the reason code.
     pub(super) why: Option<Box<str>>,
     /// When the credential expires.

@@ -1,15 +1,16 @@
 //! The end of a session, in portions if it is large (ADR 0020): its subscriptions are removed, and the messages of
 //! shared ones go to other members.
 
-use std::{rc::Rc, sync::Arc, vec};
+use std::{collections::hash_set, rc::Rc, sync::Arc, vec};
 
-use fogmux_bus::{Message, SessionKey, Slot, Subscription};
+use fogmux_bus::{SessionKey, Slot, Subscription};
 use tokio::task::spawn_local;
 
 use super::{
     context::MqttContext,
-    mailbox::{Leaves, MqttMailbox},
-    session::{LeftGroups, MqttDoor, hand_on, share_tag, tag},
+    leaving::{HANDED_ON_AT_ONCE, hand_on},
+    mailbox::{ForOthers, MqttMailbox},
+    session::{LeftGroups, MqttDoor, share_tag, tag},
 };
 use crate::turn::Portion;
 
@@ -19,22 +20,17 @@ pub(super) const UNSUBSCRIBED: u64 = 32;
 /// The subscriptions of a session that are removed at its end without a task: about as many as fit a turn.
 const UNSUBSCRIBED_AT_ONCE: usize = 256;
 
-/// The messages of shared subscriptions that go to other members at once, and their work in deliveries: each takes
-/// about a microsecond.
-const HANDED_ON_AT_ONCE: usize = 1024;
-const HANDED_ON: u64 = 16 * HANDED_ON_AT_ONCE as u64;
-
 impl MqttDoor {
     /// Ends a session: nothing is delivered to it any more. Messages of its shared subscriptions that it has not taken
     /// go to other members (§4.8.2). Many subscriptions are removed, and many messages handed on, by a task of its own,
     /// with turns of others in between; the next connection of the client waits for that.
     pub(super) fn end_session(&self, ctx: &Rc<MqttContext>, key: &SessionKey, slot: &Arc<Slot<MqttMailbox>>) {
-        let (mut leaving, mut left) = (Leaving::default(), subscriptions_of(slot));
+        let (mut leaving, mut left) = Leaving::begin(slot);
         for subscription in left.by_ref().take(UNSUBSCRIBED_AT_ONCE) {
             leaving.unsubscribe(ctx, slot, subscription);
         }
         let next = left.next();
-        if next.is_none() && !leaving.hand_on(ctx, slot) {
+        if next.is_none() && leaving.hand_on(ctx, slot).is_none() {
             return ctx.bus().close(slot);
         }
         // Nobody reads it any more: other members of its groups go before it.
@@ -59,8 +55,8 @@ impl MqttDoor {
         slot: &Arc<Slot<MqttMailbox>>,
         portion: &mut Portion,
     ) {
-        let mut leaving = Leaving::default();
-        for subscription in subscriptions_of(slot) {
+        let (mut leaving, left) = Leaving::begin(slot);
+        for subscription in left {
             leaving.unsubscribe(ctx, slot, subscription);
             portion.spend(UNSUBSCRIBED).await;
         }
@@ -69,20 +65,22 @@ impl MqttDoor {
     }
 }
 
-fn subscriptions_of(slot: &Slot<MqttMailbox>) -> impl Iterator<Item = Subscription> + use<> {
-    let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
-    subscriptions.into_iter().flat_map(|subscriptions| subscriptions.into_all())
-}
-
 /// A session that ends: the shared subscriptions that it has left.
 #[derive(Debug, Default)]
 struct Leaving {
     groups: LeftGroups,
     /// Their messages that are in flight, as far as they are not handed on; `None` before the first is.
-    in_flight: Option<vec::IntoIter<(u32, Arc<Message>)>>,
+    in_flight: Option<vec::IntoIter<ForOthers>>,
 }
 
 impl Leaving {
+    /// Takes the subscriptions of a session, which are to be removed.
+    fn begin(slot: &Slot<MqttMailbox>) -> (Self, hash_set::IntoIter<Subscription>) {
+        let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
+        let (all, groups) = subscriptions.map(|subscriptions| subscriptions.into_all()).unwrap_or_default();
+        (Self { groups, in_flight: None }, all.into_iter())
+    }
+
     fn unsubscribe(&mut self, ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, subscription: Subscription) {
         ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
         if subscription.group.is_some() {
@@ -91,26 +89,28 @@ impl Leaving {
     }
 
     /// Hands on as many messages as others have to wait for. The others stay where they are, in memory and in the
-    /// store. Returns whether there are any.
-    fn hand_on(&mut self, ctx: &MqttContext, slot: &Slot<MqttMailbox>) -> bool {
+    /// store. Returns the work, in deliveries, unless these were the last.
+    fn hand_on(&mut self, ctx: &MqttContext, slot: &Slot<MqttMailbox>) -> Option<u64> {
         if self.groups.is_empty() {
-            return false;
+            return None;
         }
-        let in_flight = self.in_flight.get_or_insert_with(|| slot.with(|it| it.shared_in_flight()).into_iter());
+        let groups = &self.groups;
+        let in_flight = self.in_flight.get_or_insert_with(|| slot.with(|it| it.shared_in_flight(groups)).into_iter());
         let mut messages: Vec<_> = in_flight.by_ref().take(HANDED_ON_AT_ONCE).collect();
         let room = HANDED_ON_AT_ONCE - messages.len();
-        let mut left = slot.with(|mailbox| mailbox.take_shared(Leaves::Session, room));
+        let mut left = slot.with(|mailbox| mailbox.take_shared(|kept| groups.get(&kept.share).cloned(), room));
         let more = left.more || in_flight.len() > 0;
         messages.append(&mut left.messages);
         left.messages = messages;
-        hand_on(ctx, left, &self.groups);
-        more
+        let work = left.work();
+        hand_on(ctx, left);
+        more.then_some(work)
     }
 
     /// Hands on all messages, and ends the session, which has no subscriptions any more.
     async fn close(mut self, ctx: &MqttContext, slot: &Slot<MqttMailbox>, portion: &mut Portion) {
-        while self.hand_on(ctx, slot) {
-            portion.spend(HANDED_ON).await;
+        while let Some(work) = self.hand_on(ctx, slot) {
+            portion.spend(work).await;
         }
         ctx.bus().close(slot);
     }

@@ -130,7 +130,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !is_over {
             self.rare().set_aside = Some(Box::new(SetAside::Filters(rest)));
         }
-        self.leave_groups();
         Ok(())
     }
 
@@ -248,13 +247,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Request::Unsubscribe => {
                 let codes = ReasonCodes::new(codes);
                 let unsuback = Packet::Unsuback(Unsuback { packet_id, properties: Properties::NONE, codes });
-                if !self.facts.durable {
+                let left = self.leave_groups();
+                if !self.facts.durable && left.is_ready() {
                     return self.answer(&unsuback);
                 }
                 let bytes = self.encoded(&unsuback)?;
                 let appended = self.mailbox.with(MqttMailbox::append);
                 let completion = appended.map_err(|_| End::Displaced)?;
-                self.withhold(completion, bytes, Otherwise::End);
+                self.withhold(completion.and(&left), bytes, Otherwise::End);
                 Ok(())
             }
         }

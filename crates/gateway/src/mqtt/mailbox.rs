@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 pub(super) use described::Ousted;
 use drained::Drained;
 use received::Unreleased;
-pub(super) use shared::{Leaves, Left};
+pub(super) use shared::{ForOthers, Left, Remainder};
 use stored::Fate;
 use subscriptions::Subscriptions;
 

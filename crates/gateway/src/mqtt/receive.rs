@@ -220,7 +220,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if control > 0 {
             self.ctx.shared.metrics.mqtt_only.control_in.add(control);
         }
-        self.leave_groups();
         // Packets before the end of the connection still count.
         let end = self.flush(&mut batch).err().or(end);
         end.map_or(Ok(used), |end| Err(Stopped { end, at }))

@@ -13,16 +13,14 @@ use std::{
 };
 
 use fogmux_auth::ANONYMOUS;
-use fogmux_bus::{Completion, Departure, GaveWay, NoRoom, SessionKey, Sessions, Subscription, Timestamp};
-use tokio::{sync::Notify, task::spawn_local};
+use fogmux_bus::{Departure, GaveWay, NoRoom, SessionKey, Sessions, Subscription, Timestamp};
+use tokio::sync::Notify;
 
 use super::{
     bounds::Bounds,
-    claimed::Claimed,
     config::{ClientIdentifiers, MqttConfig},
     context::MqttContext,
-    durable::forgets,
-    mailbox::{Leaves, Left, MqttMailbox, Ousted},
+    mailbox::{MqttMailbox, Ousted},
     wheel::{Entry, Wheel},
     will::{Will, WillRoom, WillRooms},
 };
@@ -56,49 +54,8 @@ pub(super) fn share_tag(subscription: &Subscription) -> u32 {
     u32::try_from(hash >> 32).unwrap_or(1).max(1)
 }
 
-/// Shared subscriptions that a client has left, by their tags.
+/// Shared subscriptions that a client leaves, by their tags.
 pub(super) type LeftGroups = HashMap<u32, Arc<Subscription>>;
-
-/// Hands messages of shared subscriptions, found by their tags, to other members. Each is in the store for one of them
-/// at any time, or in memory alone if the store does not take it.
-pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
-    let counters = ctx.bus().counters();
-    counters.full(u64::from(left.refused));
-    if left.messages.is_empty() {
-        return;
-    }
-    counters.handed_on(left.waited);
-    let now = ctx.now();
-    let messages = left.messages.into_iter().filter(|(_, message)| !message.is_expired(now));
-    let messages = messages.filter_map(|(tag, message)| Some((message, Arc::clone(groups.get(&tag)?))));
-    let messages = messages.collect::<Vec<_>>();
-    let store = ctx.door.config.store.as_ref().filter(|_| !left.stored.is_empty());
-    let Some(store) = store.map(Arc::clone) else {
-        // The members that have them now keep them, stored or not.
-        return drop(ctx.worker.borrow_mut().hand_on(&messages, None));
-    };
-    let (batch, again) = forgets(&*store, left.stored);
-    let completion = ctx.worker.borrow_mut().hand_on(&messages, Some(batch));
-    match completion {
-        Completion::Ready => {}
-        Completion::Failed => again.forget(&*store),
-        Completion::Waiting(_) | Completion::Both(_) => drop(spawn_local(async move {
-            if completion.await.is_err() {
-                again.forget(&*store);
-            }
-        })),
-    }
-}
-
-/// A client has left shared subscriptions, given by their tags, and its session goes on: what it was not sent goes to
-/// other members.
-pub(super) fn leave_groups(ctx: &MqttContext, mailbox: &Claimed, groups: &LeftGroups) {
-    // The queue of a displaced connection belongs to the next one.
-    let Ok(left) = mailbox.with(|mailbox| mailbox.take_shared(Leaves::Groups(groups), usize::MAX)) else {
-        return;
-    };
-    hand_on(ctx, left, groups);
-}
 
 /// The key of a session. No identifier has a NUL ([MQTT-1.5.4-2]), and no user is called as those without a name.
 pub(super) fn session_key(identifiers: ClientIdentifiers, principal: &str, client: &Arc<str>) -> SessionKey {

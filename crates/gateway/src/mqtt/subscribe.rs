@@ -125,27 +125,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.mailbox.with(forget).unwrap_or(false)
     }
 
-    /// Hands on what waits for the client by the shared subscriptions that it has left in this turn. Delivery is
-    /// completed of what it has begun with ([MQTT-3.10.4-3]).
-    pub(super) fn leave_groups(&mut self) {
-        let Some(rare) = self.rare.as_mut().filter(|rare| !rare.left_groups.is_empty()) else { return };
-        let groups = std::mem::take(&mut rare.left_groups);
-        session::leave_groups(&self.ctx, &self.mailbox, &groups);
+    /// Leaves a shared subscription. The store forgets it when its messages have gone to others.
+    fn leave_group(&self, subscription: &Subscription) -> bool {
+        let leave =
+            |mailbox: &mut MqttMailbox| mailbox.subscriptions.as_mut().is_some_and(|all| all.leave(subscription));
+        self.mailbox.with(leave).unwrap_or(false)
     }
 
-    /// Removes a subscription. Returns the reason code.
+    /// Removes a subscription. Returns the reason code. [`leave_groups`](Self::leave_groups) is to be called behind all
+    /// that are removed at once.
     pub(super) fn unsubscribe_from(&mut self, subscription: Result<&Subscription, &SubscriptionError>) -> ReasonCode {
         let Ok(subscription) = subscription else { return ReasonCode::TOPIC_FILTER_INVALID };
         if self.pulls() > 0 && subscription.group.is_none() {
             self.rare().pulls.remove(&subscription.filter);
         }
         let tag = session::tag(subscription);
-        if !self.forget(subscription) || !self.ctx.bus().unsubscribe(&self.mailbox.slot, subscription, tag) {
+        let existed =
+            if subscription.group.is_some() { self.leave_group(subscription) } else { self.forget(subscription) };
+        if !existed || !self.ctx.bus().unsubscribe(&self.mailbox.slot, subscription, tag) {
             return ReasonCode::NO_SUBSCRIPTION_EXISTED;
-        }
-        if subscription.group.is_some() {
-            // Once for all that are left in one turn: each time the whole queue is gone through.
-            self.rare().left_groups.insert(session::share_tag(subscription), Arc::new(subscription.clone()));
         }
         ReasonCode::SUCCESS
     }

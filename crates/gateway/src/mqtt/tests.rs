@@ -8,6 +8,7 @@ mod ends;
 mod exactly_once;
 mod filters;
 mod held_back;
+mod leaving;
 mod memory;
 mod messages;
 mod sessions;

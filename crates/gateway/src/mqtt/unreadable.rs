@@ -2,18 +2,12 @@
 //! that grants less than the one before. They were let in when they were published, and are looked at again when the
 //! rules change and when the client returns, so that a delivery costs no second question.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Access, Action};
 use foldhash::fast::RandomState;
 
-use super::{
-    access::Gate,
-    claimed::Claimed,
-    context::MqttContext,
-    mailbox::Leaves,
-    session::{LeftGroups, hand_on, share_tag},
-};
+use super::{access::Gate, claimed::Claimed, context::MqttContext, kept::Kept, leaving::hand_on_in_portions};
 use crate::shown::shown_client;
 
 /// Answers about the topics of one queue, which has many messages of few topics.
@@ -45,18 +39,20 @@ impl Asked {
 }
 
 /// Drops what waits for a client and may not be read by it. What came by a shared subscription goes to other members.
-pub(super) fn drop_from(ctx: &MqttContext, claimed: &Claimed, gate: &Gate) {
+pub(super) fn drop_from(ctx: &Rc<MqttContext>, claimed: &Claimed, gate: &Gate) {
     let access = gate.access();
     let asked = RefCell::new(Asked::of(Arc::clone(&access)));
     let found = claimed.with(|mailbox| {
-        let groups: LeftGroups = mailbox.shared_subscriptions().map(|one| (share_tag(&one), Arc::new(one))).collect();
-        let left = (!groups.is_empty()).then(|| mailbox.take_shared(Leaves::Unreadable(&asked), usize::MAX));
-        (groups, left, mailbox.drop_unreadable(&asked))
+        let groups = mailbox.shared_subscriptions();
+        let unreadable = |topic: &str| !asked.borrow_mut().may_read(topic);
+        let left_by = |kept: &Kept| groups.get(&kept.share).filter(|_| unreadable(&kept.message.topic)).cloned();
+        let left = (!groups.is_empty()).then(|| mailbox.take_shared(left_by, usize::MAX));
+        (left, mailbox.drop_unreadable(&asked, &groups))
     });
     // The queue of a displaced connection belongs to the next one, which looks itself.
-    let Ok((groups, waited, (dropped, in_flight))) = found else { return };
+    let Ok((waited, (dropped, in_flight))) = found else { return };
     for left in waited.into_iter().chain([in_flight]) {
-        hand_on(ctx, left, &groups);
+        hand_on_in_portions(ctx, left);
     }
     if dropped > 0 {
         ctx.bus().counters().gone(dropped);

@@ -85,6 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     for subscription in &subscriptions {
                         self.unsubscribe_from(Ok(subscription));
                     }
+                    drop(self.leave_groups());
                     let _ = self.mailbox.with(|mailbox| drop(mailbox.append()));
                     self.output.buffer(&self.ctx).extend_from_slice(&bytes);
                 }

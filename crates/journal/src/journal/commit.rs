@@ -35,7 +35,7 @@ impl Journal {
         if need != Need::None || self.credit > 0 {
             while let Some(copy) = self.cleaner.peek() {
                 let bytes = PUT + copy.from.bytes;
-                let is_live = self.index.get(copy.key) == Some(copy.from) && !changes.forgets.contains(&copy.key.id());
+                let is_live = self.index.get(copy.key) == Some(copy.from) && !changes.forgets(copy.key.id());
                 if is_live && plan.padding() < bytes && self.credit <= 0 {
                     break;
                 }

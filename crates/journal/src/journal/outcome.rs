@@ -14,25 +14,25 @@ use crate::{
 };
 
 impl Journal {
-    /// Takes the outcome of the last operation.
-    pub fn settle(&mut self, done: Done) {
+    /// Takes the outcome of the last operation, which the caller drops: a large one takes a while.
+    pub fn settle(&mut self, done: &Done) {
         self.working = false;
         let Done { task, outcome } = done;
         match (task, outcome) {
-            (Task::Create { slot, bytes }, Ok(_)) => self.segments.created(slot, bytes),
+            (Task::Create { slot, bytes }, Ok(_)) => self.segments.created(*slot, *bytes),
             (Task::Create { .. }, Err(_)) => self.tight = true,
-            (Task::Remove { slot }, Ok(_)) => self.segments.removed(slot),
+            (Task::Remove { slot }, Ok(_)) => self.segments.removed(*slot),
             (Task::Remove { slot }, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-                self.segments.removed(slot)
+                self.segments.removed(*slot)
             }
-            (Task::Remove { slot }, Err(_)) => self.segments.not_removed(slot),
+            (Task::Remove { slot }, Err(_)) => self.segments.not_removed(*slot),
             (Task::Read { slot, .. }, Ok(chunk)) => {
-                let used = self.segments.table.get(&slot).map_or(0, |segment| segment.used);
-                self.cleaner.found(&chunk, used, &self.index);
+                let used = self.segments.table.get(slot).map_or(0, |segment| segment.used);
+                self.cleaner.found(chunk, used, &self.index);
             }
-            (Task::Read { .. }, Err(error)) => self.cleaner.failed(is_of_medium(&error)),
-            (Task::Commit { layout, sync }, Ok(_)) => self.committed(&layout, !sync.is_empty()),
-            (Task::Commit { layout, .. }, Err(error)) => self.failed(&layout, &error),
+            (Task::Read { .. }, Err(error)) => self.cleaner.failed(is_of_medium(error)),
+            (Task::Commit { layout, sync }, Ok(_)) => self.committed(layout, !sync.is_empty()),
+            (Task::Commit { layout, .. }, Err(error)) => self.failed(layout, error),
         }
     }
 

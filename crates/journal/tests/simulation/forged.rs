@@ -80,7 +80,7 @@ fn goes_on(subject: &mut Subject) {
 fn work(journal: &mut Journal, disk: &SimulatedDisk, occasion: Occasion) {
     while let Some(work) = journal.next_work(occasion) {
         let done = work.run(disk);
-        journal.settle(done);
+        journal.settle(&done);
     }
     while let Some(progress) = journal.progress() {
         assert_eq!(progress.outcome, Ok(()));

@@ -164,7 +164,7 @@ impl Subject {
             if commits && self.random.once_in(8) {
                 let _ = self.append(1, 100, 1);
             }
-            self.journal.settle(done);
+            self.journal.settle(&done);
             self.report(occasion);
             self.frames = self.journal.figures().frames;
         }

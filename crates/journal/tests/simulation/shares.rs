@@ -27,7 +27,7 @@ fn commits(subject: &mut Subject) -> Vec<(BTreeSet<u64>, u64)> {
         let sets: BTreeSet<u64> = work.sets().map(|(set, _)| set).collect();
         let before = subject.journal.figures().written_bytes;
         let done = work.run(&subject.disk);
-        subject.journal.settle(done);
+        subject.journal.settle(&done);
         if !sets.is_empty() {
             all.push((sets, subject.journal.figures().written_bytes - before));
         }

@@ -1,14 +1,26 @@
 //! The subscriptions of a session, bounded in number and bytes.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-use fogmux_bus::Subscription;
+use fogmux_bus::{Completer, Subscription};
+
+use super::super::session::{LeftGroups, share_tag};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::mqtt) struct Subscriptions {
     all: HashSet<Subscription>,
     bytes: usize,
+    /// Shared subscriptions that the client has left, as long as messages wait by them.
+    pub(super) leaving: Option<Box<Leaving>>,
+}
+
+/// Shared subscriptions that a client leaves.
+#[derive(Debug, Default)]
+pub(in crate::mqtt) struct Leaving {
+    pub(in crate::mqtt) groups: LeftGroups,
+    /// To be told when nothing waits by them and the store has forgotten them; `None` while no task sees to that.
+    pub(super) over: Option<Arc<Completer>>,
 }
 
 impl Subscriptions {
@@ -16,6 +28,10 @@ impl Subscriptions {
     pub(in crate::mqtt) fn admit(&mut self, subscription: &Subscription, count_max: usize, bytes_max: usize) -> bool {
         if self.all.contains(subscription) {
             return true;
+        }
+        if let Some(leaving) = self.leaving.as_mut().filter(|_| subscription.group.is_some()) {
+            // It takes its messages after all.
+            leaving.groups.remove(&share_tag(subscription));
         }
         let cost = subscription.cost();
         if self.all.len() >= count_max || self.bytes + cost > bytes_max {
@@ -34,6 +50,16 @@ impl Subscriptions {
         existed
     }
 
+    /// Removes a shared one, whose messages go to other members. Says whether it was there.
+    pub(in crate::mqtt) fn leave(&mut self, subscription: &Subscription) -> bool {
+        let existed = self.remove(subscription);
+        if existed {
+            let groups = &mut self.leaving.get_or_insert_default().groups;
+            groups.insert(share_tag(subscription), Arc::new(subscription.clone()));
+        }
+        existed
+    }
+
     /// The number of them.
     #[cfg(feature = "http")]
     pub(super) fn len(&self) -> usize {
@@ -45,8 +71,8 @@ impl Subscriptions {
         self.all.iter()
     }
 
-    /// All of them.
-    pub(in crate::mqtt) fn into_all(self) -> HashSet<Subscription> {
-        self.all
+    /// All of them, and the shared ones that it was leaving.
+    pub(in crate::mqtt) fn into_all(self) -> (HashSet<Subscription>, LeftGroups) {
+        (self.all, self.leaving.map_or_else(LeftGroups::default, |leaving| leaving.groups))
     }
 }

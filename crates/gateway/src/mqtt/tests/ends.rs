@@ -48,7 +48,7 @@ fn a_clean_start_removes_the_subscriptions_of_the_session_before_in_portions() {
 
 /// Messages that may be handed on between two looks of another task: those of two turns, and those that are handed on
 /// before the task for them begins.
-const HANDED_ON_IN_A_TURN: u64 = 3 * 1024;
+pub(super) const HANDED_ON_IN_A_TURN: u64 = 3 * 1024;
 
 #[test]
 fn s4_8_2_the_messages_of_shared_subscriptions_go_to_others_in_portions() {
@@ -64,17 +64,7 @@ fn s4_8_2_the_messages_of_shared_subscriptions_go_to_others_in_portions() {
         }
         let mut other = house.client(Version::V5, "other").await;
         other.subscribe("$share/g/q", Qos::AtLeastOnce).await;
-        let (ctx, largest) = (Rc::clone(&house.ctx), Rc::new(Cell::new(0)));
-        let seen = Rc::clone(&largest);
-        tokio::task::spawn_local(async move {
-            let mut before = 0;
-            while before < u64::from(MESSAGES) {
-                tokio::task::yield_now().await;
-                let now = ctx.bus().counters().handed_on.load(Relaxed);
-                seen.set(seen.get().max(now - before));
-                before = now;
-            }
-        });
+        let largest = watch_handed_on(&house, u64::from(MESSAGES));
         let fresh = house.connect(&Connect { clean_start: true, ..lasting }).await;
         assert!(!fresh.session_present);
         for number in 0..MESSAGES {
@@ -84,4 +74,20 @@ fn s4_8_2_the_messages_of_shared_subscriptions_go_to_others_in_portions() {
         let most = largest.get();
         assert!(most <= HANDED_ON_IN_A_TURN, "{most} messages in one turn");
     });
+}
+
+/// The largest number of messages that were handed on between two turns of another task, until all of `count` are.
+pub(super) fn watch_handed_on(house: &House, count: u64) -> Rc<Cell<u64>> {
+    let (ctx, largest) = (Rc::clone(&house.ctx), Rc::new(Cell::new(0)));
+    let seen = Rc::clone(&largest);
+    tokio::task::spawn_local(async move {
+        let mut before = 0;
+        while before < count {
+            tokio::task::yield_now().await;
+            let now = ctx.bus().counters().handed_on.load(Relaxed);
+            seen.set(seen.get().max(now - before));
+            before = now;
+        }
+    });
+    largest
 }

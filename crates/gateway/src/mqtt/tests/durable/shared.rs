@@ -113,6 +113,96 @@ fn s4_8_2_what_a_member_left_when_the_disk_became_full_stays_with_another() {
     }
 }
 
+/// A member has left the subscription when the gateway is killed, at whatever point: what it had not been sent waits for
+/// it as a member, or for the other one. So the other one gets everything when it is gone.
+#[test]
+fn s3_10_4_what_a_member_leaves_survives_a_crash_in_between() {
+    const MESSAGES: u32 = 3000;
+    let store = MemoryStore::default();
+    let mut crashed = Vec::new();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            leave_behind(&house, "one", "$share/g/q", Qos::AtLeastOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            for number in 0..MESSAGES {
+                writer.publish(&message("q", &number.to_be_bytes(), Qos::AtLeastOnce)).await;
+            }
+            leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce).await;
+        })
+        .await;
+        let mut one = committing(&store, house.lasting("one")).await;
+        assert!(one.session_present);
+        store.commit(usize::MAX);
+        let mut out = Vec::new();
+        one.client.unsubscribe(&["$share/g/q"], &mut out).unwrap();
+        one.write(&out).await;
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+        assert!(store.waiting() >= 3, "{} batches: two portions, and the subscription", store.waiting());
+        crashed.extend((0..=store.waiting()).map(|count| store.crashed(count)));
+        store.commit(usize::MAX);
+    });
+    for store in crashed {
+        run_stored(&store, async |house: House| {
+            committing(&store, async {
+                house.client(Version::V5, "one").await.nothing().await;
+                let mut two = house.lasting("two").await;
+                let mut all = Vec::new();
+                while all.len() < MESSAGES as usize {
+                    all.push(u32::from_be_bytes((&*two.message().await.payload).try_into().unwrap()));
+                }
+                two.nothing().await;
+                all.sort_unstable();
+                assert!(all.into_iter().eq(0..MESSAGES), "each once");
+            })
+            .await;
+        });
+    }
+}
+
+/// The disk is full when a member leaves the subscription.
+#[test]
+fn s3_10_4_what_a_member_leaves_on_a_full_disk_stays_with_another() {
+    const MESSAGES: u32 = 1500;
+    let store = MemoryStore::default();
+    run_committing(&store, async |house: House| {
+        leave_behind(&house, "one", "$share/g/q", Qos::ExactlyOnce).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        for number in 0..MESSAGES {
+            writer.publish(&message("q", &number.to_be_bytes(), Qos::AtLeastOnce)).await;
+        }
+        leave_behind(&house, "two", "$share/g/q", Qos::ExactlyOnce).await;
+        store.set_full(true);
+        let mut one = house.lasting("one").await;
+        let mut out = Vec::new();
+        one.client.unsubscribe(&["$share/g/q"], &mut out).unwrap();
+        one.write(&out).await;
+        let (mut is_over, mut all) = (false, Vec::new());
+        while !is_over {
+            let got = one.next(|event| match event {
+                Event::Message(incoming) => Some(u32::from_be_bytes(incoming.payload.try_into().unwrap())),
+                Event::Unsubscribed { .. } => None,
+                other => panic!("{other:?}"),
+            });
+            let number = got.await;
+            is_over = number.is_none();
+            all.extend(number);
+        }
+        let mut two = house.lasting("two").await;
+        while all.len() < MESSAGES as usize {
+            all.push(u32::from_be_bytes((&*two.message().await.payload).try_into().unwrap()));
+        }
+        one.nothing().await;
+        two.nothing().await;
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..MESSAGES), "each once");
+        store.set_full(false);
+        // Two sessions, and the subscription of one.
+        until_left(&store, &mut two, 3).await;
+    });
+}
+
 /// The refusal of a message to its publisher is not undone because the member that had it leaves.
 #[test]
 fn s4_8_2_what_was_refused_is_not_handed_on() {
