@@ -24,6 +24,8 @@ pub(crate) const CASES: &[Case] = &[
 /// Made-up files that are compared.
 const FILES: u64 = 5;
 const USERS: usize = 4;
+/// Filters of rights, by which clients subscribe as well.
+const FILTERS: [&str; 9] = ["a/#", "a/b", "a/+", "+/b", "b", "#", "b/#", "c/u0", "d"];
 /// A user who may do everything.
 const WITNESS: &str = "witness";
 const TOPICS: [&str; 7] = ["a/b", "a/c", "b", "b/b", "c/u0", "c/u1", "d"];
@@ -105,7 +107,7 @@ fn both(file: &Value) -> Result<(Rights, Rights)> {
     );
     let peer = foreign::mosquitto_with(&lines)?;
     let address: SocketAddr = peer.url("mqtt")?.trim_start_matches("mqtt://").parse()?;
-    // There a subscription may be granted to what is never delivered.
+    // There a subscription may be granted to what is never delivered, and a topic be read by a wider filter only.
     let mut witness = log_in(address, WITNESS)?.0;
     let theirs = rights(address, file, Some(&mut witness)).context("Mosquitto")?;
     let output = import(place.path(), &file.to_string())?;
@@ -132,17 +134,13 @@ fn rights(address: SocketAddr, file: &Value, mut witness: Option<&mut Connection
             continue;
         }
         for (id, topic) in (1_u16..).zip(TOPICS) {
-            let mut reads = connection.subscribe(id, &[topic], 0)?.iter().all(|code| *code < 0x80);
-            if let Some(witness) = witness.as_deref_mut().filter(|_| reads) {
-                witness.stream.write_all(&mqtt::publish(V5, topic.as_bytes(), b"x", 1, false, id))?;
-                ensure!(puback(witness)? < 0x80, "the witness may not publish {topic}");
-                reads = is_sent_before_ping(&mut connection)?;
-            }
+            let reads = match witness.as_deref_mut() {
+                Some(witness) => reads_somehow(&mut connection, witness, topic)?,
+                None => subscribes(&mut connection, topic)?,
+            };
             if reads {
                 rights.insert((name.to_owned(), "read", topic));
             }
-            // Its own message would come back.
-            connection.stream.write_all(&unsubscribe(id, topic))?;
             connection.stream.write_all(&mqtt::publish(V5, topic.as_bytes(), b"x", 1, false, id))?;
             if puback(&mut connection)? < 0x80 {
                 rights.insert((name.to_owned(), "write", topic));
@@ -158,6 +156,28 @@ fn log_in(address: SocketAddr, name: &str) -> Result<(Connection, u8)> {
     Ok((connection, reason))
 }
 
+/// Whether the subscription is granted; it ends at once.
+fn subscribes(connection: &mut Connection, filter: &str) -> Result<bool> {
+    let granted = connection.subscribe(1, &[filter], 0)?.iter().all(|code| *code < 0x80);
+    unsubscribe(connection, filter)?;
+    Ok(granted)
+}
+
+/// Whether a message of the witness arrives by some filter.
+fn reads_somehow(connection: &mut Connection, witness: &mut Connection, topic: &str) -> Result<bool> {
+    for filter in [topic].iter().chain(&FILTERS) {
+        let granted = connection.subscribe(1, &[filter], 0)?.iter().all(|code| *code < 0x80);
+        witness.stream.write_all(&mqtt::publish(V5, topic.as_bytes(), b"x", 1, false, 3))?;
+        ensure!(puback(witness)? < 0x80, "the witness may not publish {topic}");
+        let is_sent = is_sent_before_ping(connection)?;
+        unsubscribe(connection, filter)?;
+        if granted && is_sent {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether a message comes before the answer to a ping. Mosquitto has one thread: what is acknowledged to its publisher
 /// is on its way to subscribers.
 fn is_sent_before_ping(connection: &mut Connection) -> Result<bool> {
@@ -171,22 +191,20 @@ fn is_sent_before_ping(connection: &mut Connection) -> Result<bool> {
     }
 }
 
-/// The reason code of the next PUBACK, behind other acknowledgements.
+/// The reason code of the next PUBACK.
 fn puback(connection: &mut Connection) -> Result<u8> {
-    loop {
-        let (first, body) = connection.read()?;
-        if first == 0x40 {
-            return Ok(body.get(2).copied().unwrap_or_default());
-        }
-        ensure!(first == 0xb0, "{first:#x} instead of PUBACK");
-    }
+    let (first, body) = connection.read()?;
+    ensure!(first == 0x40, "{first:#x} instead of PUBACK");
+    Ok(body.get(2).copied().unwrap_or_default())
 }
 
-fn unsubscribe(id: u16, topic: &str) -> Vec<u8> {
-    let mut body = id.to_be_bytes().to_vec();
-    body.push(0);
-    body.extend(mqtt::string(topic.as_bytes()));
-    mqtt::packet(0xa2, &body)
+/// Unsubscribes, and waits until that has been done.
+fn unsubscribe(connection: &mut Connection, filter: &str) -> Result<()> {
+    let mut body = vec![0, 2, 0];
+    body.extend(mqtt::string(filter.as_bytes()));
+    connection.stream.write_all(&mqtt::packet(0xa2, &body))?;
+    while connection.read()?.0 != 0xb0 {}
+    Ok(())
 }
 
 /// `fogmux import` of a file into the data directory `data` of that place.
@@ -221,7 +239,6 @@ fn client(name: &str, roles: &[&str], disabled: bool) -> Value {
 /// A file with roles that may contradict one another.
 fn made_up(random: &mut Random) -> Value {
     const ROLES: usize = 5;
-    const FILTERS: [&str; 9] = ["a/#", "a/b", "a/+", "+/b", "b", "#", "b/#", "c/u0", "d"];
     const KINDS: [&str; 4] = ["publishClientSend", "publishClientReceive", "subscribePattern", "subscribeLiteral"];
     let role_names: Vec<String> = (0..ROLES).map(|index| format!("r{index}")).collect();
     let roles = role_names.iter().map(|name| {
