@@ -2,7 +2,7 @@
 //! them any more (§4.8.2). A queue has a hundred thousand: they go in portions (ADR 0020, ADR 0064).
 //!
 //! Until their portion comes they stay in the session's queue and in its records, and the client may be sent some of
-//! them ([MQTT-3.10.4-3] allows it). The store forgets the subscription behind the last, and UNSUBACK waits for that.
+//! them (§3.10.4 allows it). The store forgets the subscription behind the last, and UNSUBACK waits for that.
 
 use std::{rc::Rc, sync::Arc};
 

@@ -83,7 +83,7 @@ async fn numbers(wire: &mut Wire) -> Vec<u32> {
 }
 
 /// Reads of clients until they have got so many messages together, and nothing more comes.
-async fn numbers_of_all(wires: &mut [Wire], count: usize, before: Vec<u32>) -> Vec<u32> {
+pub(super) async fn numbers_of_all(wires: &mut [Wire], count: usize, before: Vec<u32>) -> Vec<u32> {
     let (mut all, mut idle) = (before, 0);
     while idle < 3 {
         let known = all.len();
