@@ -30,6 +30,7 @@ mod order;
 mod outcome;
 mod retained;
 mod route;
+mod sampling;
 mod session;
 mod share;
 mod slot;
@@ -58,6 +59,7 @@ pub use outcome::Outcome;
 pub use retained::{
     ClockSet, Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
 };
+pub use sampling::Sample;
 pub use session::{Asked, AttachError, Attached, Departure, GaveWay, ListedSession, SessionKey, Sessions};
 pub use share::{NoRoom, RESERVE_PERCENT, Room, Share, Shares};
 pub use slot::{Claim, Displaced, Slot};
