@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
-use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
+use fogmux_bus::{Bus, Message, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{sync::watch, time::Instant};
 
@@ -13,6 +13,7 @@ use crate::{
     administration::Administration,
     clients::{Arrived, Clients, Listed},
     clock::Clock,
+    delivery_times::{DeliveryTimes, Marks},
     listening::Listening,
     metrics::Metrics,
     phase::{Phase, Phases},
@@ -101,13 +102,17 @@ pub struct WorkerContext {
     pub read_buffer: RefCell<Box<[u8]>>,
     /// An empty buffer with capacity, to exchange for a mailbox's output while it is written; returned empty.
     pub spare: RefCell<Vec<u8>>,
+    delivery_times: Arc<DeliveryTimes>,
     look: Look,
 }
 
 impl WorkerContext {
     pub(crate) fn new(shared: Arc<Shared>, id: WorkerId) -> Rc<Self> {
+        let (mut worker, clock) = (shared.bus.worker(id), shared.clock.clone());
+        worker.time_deliveries(move || clock.micros());
         Rc::new(Self {
-            worker: RefCell::new(shared.bus.worker(id)),
+            worker: RefCell::new(worker),
+            delivery_times: shared.metrics.deliveries.of_worker(),
             look: Look::new(shared.clock.now()),
             shared,
             id,
@@ -171,6 +176,19 @@ impl WorkerContext {
     /// earliest.
     pub(crate) fn went_on(&self) -> Timestamp {
         self.shared.clock.stops().last()
+    }
+
+    /// Notes that a message was handed to the transport of a subscriber at a door.
+    pub(crate) fn delivered(&self, message: &Message, to: Door) {
+        self.delivery_times.delivered(message, to, || self.shared.clock.micros());
+    }
+
+    /// Notes that an output for a subscriber at a door was written.
+    #[inline]
+    pub(crate) fn written(&self, marks: &mut Marks, to: Door) {
+        if !marks.is_empty() {
+            marks.written(&self.delivery_times, to, self.shared.clock.micros());
+        }
     }
 
     /// Puts a connection that has logged in into the list of connections.

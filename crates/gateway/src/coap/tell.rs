@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Context};
 
-use fogmux_bus::{Meaning, Message, Qos, Timestamp, Topic};
+use fogmux_bus::{Door, Meaning, Message, Qos, Timestamp, Topic};
 use fogmux_coap::{
     Code, Response,
     server::{Notification, RelationId},
@@ -124,6 +124,9 @@ impl Core {
             self.send(now, relation, message, entry.assured)
         };
         self.outcomes.note(told);
+        if told == Told::Sent {
+            self.ctx.delivered(message, Door::Coap);
+        }
         match told {
             Told::Later => self.postpone(relation, message),
             Told::Sent if is_behind => {
@@ -304,7 +307,12 @@ impl Core {
         let told = match value {
             Some(message) => {
                 let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
-                self.send(now, relation, &message, assured)
+                let told = self.send(now, relation, &message, assured);
+                // Without a marker it is no delivery.
+                if told == Told::Sent && marker.is_some() {
+                    self.ctx.delivered(&message, Door::Coap);
+                }
+                told
             }
             None => {
                 self.dismiss(relation, &Response::new(Code::NOT_FOUND));
@@ -328,7 +336,11 @@ impl Core {
                 _ if !fogmux_bus::ReadGate::may_read(&*gate, marker.topic()) => Told::Forbidden,
                 Some(message) => {
                     let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
-                    self.send(now, relation, &message, assured)
+                    let told = self.send(now, relation, &message, assured);
+                    if told == Told::Sent {
+                        self.ctx.delivered(&message, Door::Coap);
+                    }
+                    told
                 }
                 None => self.send_cleared(now, relation, marker.topic()),
             };
