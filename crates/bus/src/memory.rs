@@ -55,7 +55,7 @@ pub struct Memory {
     is_waived: AtomicBool,
 }
 
-/// What waits in the mailboxes of one door.
+/// Messages and bytes in the mailboxes of one door.
 #[derive(Debug, Default)]
 struct Depth {
     messages: AtomicUsize,

@@ -34,7 +34,7 @@ pub(super) fn respond(ctx: &HttpContext, headers: &HeaderMap) -> Response<Payloa
     let snapshot = Snapshot(Arc::clone(&ctx.shared), ctx.shared.metrics.counts());
     registry.sub_registry_with_prefix("fogmux").register_collector(Box::new(snapshot));
     registry.register_collector(Box::new(process::OfProcess(Process::read())));
-    let mut text = String::with_capacity(8192);
+    let mut text = String::with_capacity(64 << 10);
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         return respond::problem(&Problem::new(Kind::Internal));
     }

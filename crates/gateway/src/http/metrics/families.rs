@@ -28,7 +28,7 @@ pub(super) fn deliveries(encoder: &mut DescriptorEncoder<'_>, times: &AllDeliver
     Ok(())
 }
 
-/// What waits in the mailboxes of each door.
+/// Messages and bytes in the mailboxes of each door.
 pub(super) fn queues(encoder: &mut DescriptorEncoder<'_>, bus: &Bus) -> fmt::Result {
     let depths = Door::ALL.map(|door| (door.name(), bus.memory().depth(door)));
     let help = "Messages that wait in the mailboxes of a door";
