@@ -3,19 +3,18 @@
 //! Few publications a second are all timed. Beyond a budget one in [`ONE_IN`] is, and stands for so many. Nothing is
 //! done for a publication that is not chosen, and the clock is read once for a batch with one that is.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::num::NonZeroU32;
 
 use crate::{Timestamp, message::Publication};
 
-/// Of so many publications beyond the budget one is timed. A power of two is not needed: the gaps between them are the
-/// numbers below [`GAPS`], whose mean it is.
-const ONE_IN: u32 = 64;
-/// A prime; gaps of 1 to `GAPS` have the mean (GAPS + 1) / 2.
-const GAPS: usize = 127;
+/// Of so many publications beyond the budget one is timed: the mean of the gaps between them.
+const ONE_IN: u32 = 128;
+/// Gaps of 1 to `GAPS` have the mean (GAPS + 1) / 2.
+const GAPS: usize = 255;
 const _: () = assert!((GAPS + 1) / 2 == ONE_IN as usize, "what stands for others stands for as many as there are");
-/// Added to the last gap modulo [`GAPS`], so that all gaps come before one comes again, in no order that the batches of
-/// a publisher are likely to have.
-const STRIDE: usize = 79;
+/// Added to the last gap modulo [`GAPS`]. The two have no common factor, so that all gaps come before one comes again,
+/// in no order that the batches of a publisher are likely to have.
+const STRIDE: usize = 158;
 /// Deliveries that are all timed at once.
 const BUDGET: i64 = 256;
 /// The time in which the budget is refilled by one: what takes a hundred deliveries a second costs nothing that could be
@@ -26,7 +25,7 @@ const DEBT_MAX: i64 = 1024;
 /// Bits of a time in microseconds.
 const TIME_BITS: u32 = 30;
 /// Above this the time in milliseconds is taken, because the other one wraps after 17 minutes.
-const LONG: Duration = Duration::from_secs(900);
+const LONG_US: u64 = 900_000_000;
 
 /// When a publication was taken, and how many publications it stands for. Four bytes, which a message has to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +45,18 @@ impl Sample {
         u64::from(if self.0.get() & 2 == 0 { 1 } else { ONE_IN })
     }
 
-    /// The time from then until `now_us`, in microseconds since the origin of timestamps. `ingest` is when the message
-    /// came in.
+    /// The microseconds from then until `now_us`, which is in microseconds since the origin of timestamps. `ingest` is
+    /// when the message came in.
     #[must_use]
-    pub fn elapsed(self, ingest: Timestamp, now_us: u64) -> Duration {
-        let long = Timestamp::from_millis(now_us / 1000).since(ingest);
-        if long > LONG {
-            return long;
+    pub fn elapsed_us(self, ingest: Timestamp, now_us: u64) -> u64 {
+        let long_us = now_us.saturating_sub(ingest.as_millis().saturating_mul(1000));
+        if long_us > LONG_US {
+            return long_us;
         }
         #[expect(clippy::cast_possible_truncation, reason = "it wraps")]
         let now = (now_us as u32) << (32 - TIME_BITS);
         let then = self.0.get() & !3;
-        Duration::from_micros(u64::from(now.wrapping_sub(then) >> (32 - TIME_BITS)))
+        u64::from(now.wrapping_sub(then) >> (32 - TIME_BITS))
     }
 }
 
@@ -145,10 +144,10 @@ mod tests {
     #[test]
     fn those_chosen_of_many_stand_for_all_whatever_the_batches_are() {
         let publisher = Publisher::internal();
-        for length in [1, 2, 3, 7, 64, 127, 128, 500, 1000] {
+        for length in [1, 2, 3, 7, 64, 127, 128, 255, 500, 1000] {
             let mut sampling = Sampling::new(|| 0);
             sampling.budget = 0;
-            let all = 127 * 1000 / length;
+            let all = 255 * 1000 / length;
             let weight: u64 = (0..all)
                 .map(|_| {
                     let mut many = batch(&publisher, length, Timestamp::ZERO);
@@ -181,13 +180,13 @@ mod tests {
             for elapsed in [0, 1, 99, 100, 1_000_000, 899_000_000] {
                 for many in [false, true] {
                     let sample = Sample::new(taken_us, many);
-                    assert_eq!(sample.elapsed(ingest, taken_us + elapsed), Duration::from_micros(elapsed));
-                    assert_eq!(sample.stands_for(), if many { 64 } else { 1 });
+                    assert_eq!(sample.elapsed_us(ingest, taken_us + elapsed), elapsed);
+                    assert_eq!(sample.stands_for(), if many { 128 } else { 1 });
                 }
             }
             for elapsed in [901_000_000, 1_073_741_824, hour, 30 * hour] {
-                let found = Sample::new(taken_us, false).elapsed(ingest, taken_us + elapsed);
-                assert!(found.abs_diff(Duration::from_micros(elapsed)) <= Duration::from_millis(1), "{found:?}");
+                let found = Sample::new(taken_us, false).elapsed_us(ingest, taken_us + elapsed);
+                assert!(found.abs_diff(elapsed) <= 1000, "{found}");
             }
         }
     }

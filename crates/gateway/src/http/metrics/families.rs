@@ -14,7 +14,7 @@ use crate::{delivery_times::AllDeliveryTimes, handshake_failures::HandshakeFailu
 /// The times of deliveries of all pairs of doors, those included that had none: a rate needs a beginning.
 pub(super) fn deliveries(encoder: &mut DescriptorEncoder<'_>, times: &AllDeliveryTimes) -> fmt::Result {
     let help = "Time from when a publication was taken until a delivery of it was written, by the doors of publisher and \
-                subscriber; of many publications a sample, in which each stands for 64";
+                subscriber; of many publications a sample, in which each stands for 128";
     let mut family = descriptor(encoder, "delivery_seconds", help, MetricType::Histogram)?;
     for pair in times.read() {
         let labels = [("from", pair.from.name()), ("to", pair.to.name())];
