@@ -11,7 +11,7 @@ use crate::{Timestamp, message::Publication};
 const ONE_IN: u32 = 128;
 /// Gaps of 1 to `GAPS` have the mean (GAPS + 1) / 2.
 const GAPS: usize = 255;
-const _: () = assert!((GAPS + 1) / 2 == ONE_IN as usize, "what stands for others stands for as many as there are");
+const _: () = assert!(GAPS + 1 == 2 * ONE_IN as usize, "what stands for others stands for as many as there are");
 /// Added to the last gap modulo [`GAPS`]. The two have no common factor, so that all gaps come before one comes again,
 /// in no order that the batches of a publisher are likely to have.
 const STRIDE: usize = 158;
