@@ -25,6 +25,7 @@ mod shutdown;
 mod small;
 mod stopped;
 mod store;
+mod times;
 mod vanished;
 
 use std::io::Write;
@@ -100,6 +101,12 @@ pub(crate) const CASES: &[Case] = &[
     stopped::READ,
     descriptors::FEW_FILES,
     descriptors::NONE_LEFT,
+    times::PAIRS,
+    times::MANY,
+    times::SLOW,
+    times::ABSENT,
+    times::STORE,
+    times::HANDSHAKES,
     monitoring::CHECKED,
     monitoring::NAMES,
     monitoring::BOARD,

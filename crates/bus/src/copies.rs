@@ -76,6 +76,7 @@ impl Message {
             payload,
             qos: self.qos,
             meaning: self.meaning,
+            sample: self.sample,
             content_type: self.content_type.clone(),
             expires_at: self.expires_at,
             properties: self.properties.clone(),

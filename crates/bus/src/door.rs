@@ -40,6 +40,12 @@ impl Door {
         }
     }
 
+    /// Its place in [`Door::ALL`].
+    #[must_use]
+    pub const fn place(self) -> usize {
+        self as usize
+    }
+
     /// The door with this number, if there is one.
     #[must_use]
     pub fn of_number(number: u8) -> Option<Self> {

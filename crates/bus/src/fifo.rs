@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     account::Account,
+    door::Door,
     mailbox::{Delivered, Delivery, Mailbox, Readiness},
     message::{Message, Publication, Qos},
 };
@@ -57,6 +58,7 @@ impl Queued {
 pub struct FifoMailbox {
     limits: FifoLimits,
     account: Option<Arc<Account>>,
+    door: Option<Door>,
     queue: VecDeque<Queued>,
     bytes: usize,
     lost: u64,
@@ -66,13 +68,19 @@ impl FifoMailbox {
     /// Creates an empty mailbox.
     #[must_use]
     pub const fn new(limits: FifoLimits) -> Self {
-        Self { limits, account: None, queue: VecDeque::new(), bytes: 0, lost: 0 }
+        Self { limits, account: None, door: None, queue: VecDeque::new(), bytes: 0, lost: 0 }
     }
 
     /// Has it count to this account.
     #[must_use]
     pub fn of(self, account: Arc<Account>) -> Self {
         Self { account: Some(account), ..self }
+    }
+
+    /// Has it count to this door.
+    #[must_use]
+    pub fn at(self, door: Door) -> Self {
+        Self { door: Some(door), ..self }
     }
 
     /// Takes the oldest message.
@@ -171,6 +179,10 @@ impl Mailbox for FifoMailbox {
 
     fn account(&self) -> Option<&Arc<Account>> {
         self.account.as_ref()
+    }
+
+    fn door(&self) -> Option<Door> {
+        self.door
     }
 
     fn readiness(&self) -> Readiness {

@@ -1,9 +1,10 @@
 //! The bus: topics, messages, subscriptions, routing, mailboxes, sessions and retained messages.
 //!
 //! It knows no protocol, opens no socket, reads no clock and starts no task: time is an argument (`now`), and the owner
-//! of a mailbox hands in the [`std::task::Waker`] to be woken by. [`Worker::publish`] matches a publication against the
-//! subscription tree through a per-worker cache of routes, groups deliveries by destination, and hands them to each
-//! destination's [`Mailbox`] under one lock; each other worker is woken once.
+//! of a mailbox hands in the [`std::task::Waker`] to be woken by. A worker that times deliveries is handed its clock.
+//! [`Worker::publish`] matches a publication against the subscription tree through a per-worker cache of routes, groups
+//! deliveries by destination, and hands them to each destination's [`Mailbox`] under one lock; each other worker is
+//! woken once.
 //!
 //! Guarantees: publications of one publisher on one topic reach every subscriber in order. Retained publications of all
 //! publishers on one topic reach the retained messages, the store and every subscriber in one order. A slow subscriber
@@ -30,6 +31,7 @@ mod order;
 mod outcome;
 mod retained;
 mod route;
+mod sampling;
 mod session;
 mod share;
 mod slot;
@@ -58,6 +60,7 @@ pub use outcome::Outcome;
 pub use retained::{
     ClockSet, Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
 };
+pub use sampling::Sample;
 pub use session::{Asked, AttachError, Attached, Departure, GaveWay, ListedSession, SessionKey, Sessions};
 pub use share::{NoRoom, RESERVE_PERCENT, Room, Share, Shares};
 pub use slot::{Claim, Displaced, Slot};

@@ -5,6 +5,7 @@ use std::{cell::OnceCell, sync::Arc};
 use crate::{
     account::Account,
     counters::Tally,
+    door::Door,
     durable::Gather,
     message::{Message, Publication, Qos},
     slow_down::SlowDown,
@@ -159,6 +160,11 @@ pub trait Mailbox: Send + 'static {
 
     /// The account of whoever reads it. A mailbox without one belongs to nobody and never gives way for its size.
     fn account(&self) -> Option<&Arc<Account>> {
+        None
+    }
+
+    /// The door that it belongs to, for metrics. Always the same.
+    fn door(&self) -> Option<Door> {
         None
     }
 

@@ -19,6 +19,7 @@ use fogmux_fair::Owner;
 use crate::{
     Timestamp,
     account::{Account, Accounts},
+    door::Door,
 };
 
 /// The fraction of the high mark that one client may hold beyond its own bound, and all of them beyond the mark.
@@ -42,6 +43,7 @@ pub struct Memory {
     /// Held by mailboxes without an owner, which have bounds of their own.
     unowned: AtomicUsize,
     waiting_messages: AtomicUsize,
+    by_door: [Depth; Door::ALL.len()],
     high: usize,
     waiting: Mutex<Vec<Waker>>,
     accounts: Mutex<Accounts>,
@@ -53,12 +55,28 @@ pub struct Memory {
     is_waived: AtomicBool,
 }
 
+/// Messages and bytes in the mailboxes of one door.
+#[derive(Debug, Default)]
+struct Depth {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+fn change(total: &AtomicUsize, before: usize, after: usize) {
+    if after > before {
+        total.fetch_add(after - before, Relaxed);
+    } else if after < before {
+        total.fetch_sub(before - after, Relaxed);
+    }
+}
+
 impl Memory {
     pub(crate) fn new(high_bytes: usize) -> Self {
         Self {
             used: AtomicUsize::new(0),
             unowned: AtomicUsize::new(0),
             waiting_messages: AtomicUsize::new(0),
+            by_door: Default::default(),
             high: high_bytes,
             waiting: Mutex::new(Vec::new()),
             accounts: Mutex::new(Accounts::new()),
@@ -86,12 +104,29 @@ impl Memory {
         self.waiting_messages.load(Relaxed)
     }
 
-    pub(crate) fn change_waiting(&self, before: usize, after: usize) {
-        if after > before {
-            self.waiting_messages.fetch_add(after - before, Relaxed);
-        } else if after < before {
-            self.waiting_messages.fetch_sub(before - after, Relaxed);
+    /// Messages that wait in the mailboxes of a door, and the bytes that these hold.
+    #[must_use]
+    pub fn depth(&self, door: Door) -> (usize, usize) {
+        let depth = self.by_door.get(door.place());
+        depth.map_or((0, 0), |depth| (depth.messages.load(Relaxed), depth.bytes.load(Relaxed)))
+    }
+
+    pub(crate) fn change_waiting(&self, door: Option<Door>, before: usize, after: usize) {
+        change(&self.waiting_messages, before, after);
+        if let Some(depth) = self.of(door) {
+            change(&depth.messages, before, after);
         }
+    }
+
+    /// Notes what a mailbox holds, whoever it belongs to.
+    pub(crate) fn change_bytes(&self, door: Option<Door>, before: usize, after: usize) {
+        if let Some(depth) = self.of(door) {
+            change(&depth.bytes, before, after);
+        }
+    }
+
+    fn of(&self, door: Option<Door>) -> Option<&Depth> {
+        self.by_door.get(door?.place())
     }
 
     /// Whether more is held than the mark allows, so that the owner that holds most has to give way.

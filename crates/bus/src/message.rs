@@ -17,6 +17,7 @@ use crate::{
     id::SlotId,
     meaning::Meaning,
     outcome::OutcomeCell,
+    sampling::Sample,
     topic::{Topic, TopicRef},
 };
 
@@ -107,6 +108,8 @@ pub struct Message {
     pub qos: Qos,
     /// Whether it is a value, an event or a clearing.
     pub meaning: Meaning,
+    /// If its deliveries are timed: when it was taken. Messages of an earlier run and wills have none.
+    pub sample: Option<Sample>,
     /// MIME type, if the publisher gave one.
     pub content_type: Option<Arc<str>>,
     /// When it expires.
@@ -155,6 +158,7 @@ impl Message {
             id: _,
             qos: _,
             meaning: _,
+            sample: _,
             expires_at: _,
             publisher: _,
             ingest: _,
@@ -255,6 +259,7 @@ pub struct Publication<'a> {
     /// Whether nobody waits for its outcome, as of a will: it is delivered even if it cannot be retained.
     pub unanswered: bool,
     pub(crate) id: MessageId,
+    pub(crate) sample: Option<Sample>,
     pub(crate) outcome: OutcomeCell,
     shared: OnceCell<Arc<Message>>,
 }
@@ -296,6 +301,7 @@ impl<'a> Publication<'a> {
             precondition: None,
             unanswered: false,
             id: MessageId(0),
+            sample: None,
             outcome: OutcomeCell::default(),
             shared: OnceCell::new(),
         }
@@ -320,6 +326,7 @@ impl<'a> Publication<'a> {
             precondition: None,
             unanswered: false,
             id: message.id,
+            sample: message.sample,
             outcome: OutcomeCell::default(),
             shared,
         }
@@ -329,7 +336,7 @@ impl<'a> Publication<'a> {
     /// for the first time: it gets an identifier of its own then.
     #[must_use]
     pub fn set_aside(message: &'a Arc<Message>) -> Self {
-        Self { shared: OnceCell::new(), ..Self::of(message) }
+        Self { shared: OnceCell::new(), sample: None, ..Self::of(message) }
     }
 
     /// Whether it is ordered among all publishers of its topic: it replaces the retained message, or depends on it.
@@ -361,6 +368,7 @@ impl<'a> Publication<'a> {
                 payload: self.payload.to_bytes(),
                 qos: self.qos,
                 meaning: self.meaning,
+                sample: self.sample,
                 content_type: self.content_type.map(Arc::from),
                 expires_at: self.expires_at,
                 properties: self.properties.clone(),
@@ -370,6 +378,19 @@ impl<'a> Publication<'a> {
                 tag: OnceLock::new(),
             })
         })
+    }
+
+    /// Has its deliveries timed. Not those of a message that is shared already, which would not tell.
+    pub(crate) fn time(&mut self, sample: Sample) {
+        if self.shared.get().is_none() {
+            self.sample = Some(sample);
+        }
+    }
+
+    /// If its deliveries are timed: when it was taken.
+    #[must_use]
+    pub const fn sample(&self) -> Option<Sample> {
+        self.sample
     }
 
     /// Its identifier, known after it was published.

@@ -86,6 +86,7 @@ impl<M: Mailbox> Slot<M> {
     }
 
     fn change(&self, mailbox: &M, before: usize, after: usize) {
+        self.memory.change_bytes(mailbox.door(), before, after);
         match mailbox.account() {
             Some(account) => account.change(before, after),
             None => self.memory.change_unowned(before, after),
@@ -100,7 +101,7 @@ impl<M: Mailbox> Slot<M> {
         }
         let waiting = state.mailbox.waiting();
         if waiting != state.waiting {
-            self.memory.change_waiting(state.waiting, waiting);
+            self.memory.change_waiting(state.mailbox.door(), state.waiting, waiting);
             state.waiting = waiting;
         }
         let readiness = state.mailbox.readiness();
@@ -308,7 +309,8 @@ impl<M: Mailbox> Drop for Slot<M> {
             Some(account) => account.change(state.accounted, 0),
             None => self.memory.change_unowned(state.accounted, 0),
         }
-        self.memory.change_waiting(state.waiting, 0);
+        self.memory.change_bytes(state.mailbox.door(), state.accounted, 0);
+        self.memory.change_waiting(state.mailbox.door(), state.waiting, 0);
         self.ids.give_back(self.id);
     }
 }

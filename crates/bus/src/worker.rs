@@ -21,6 +21,7 @@ use crate::{
     outcome::Outcome,
     retained::Completion,
     route::{Batch, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
+    sampling::Sampling,
     slow_down::SlowDown,
     subscription::Subscription,
     wake_list::{Place, WakeList},
@@ -72,6 +73,8 @@ pub struct Worker {
     /// [`Bus::generation`] at the last complete sweep of the cache.
     swept: u64,
     nobody: Rc<Routes>,
+    /// Chooses the publications whose deliveries are timed, if any are.
+    sampling: Option<Sampling>,
 }
 
 impl Bus {
@@ -103,6 +106,7 @@ impl Worker {
             run_max: RUN_MAX,
             swept: 0,
             nobody: Rc::default(),
+            sampling: None,
         }
     }
 
@@ -116,6 +120,12 @@ impl Worker {
     #[must_use]
     pub const fn bus(&self) -> &Arc<Bus> {
         &self.bus
+    }
+
+    /// Has deliveries timed from now on. `clock` gives microseconds since the origin of the timestamps that come with
+    /// publications.
+    pub fn time_deliveries(&mut self, clock: impl Fn() -> u64 + 'static) {
+        self.sampling = Some(Sampling::new(clock));
     }
 
     /// Publishes a batch: retains, routes, groups by destination, pushes once per mailbox and wakes once per worker.
@@ -170,6 +180,10 @@ impl Worker {
             publication.id = MessageId(self.sequence);
             ordered |= publication.is_ordered();
         }
+        // Those of the gateway itself come by no door.
+        let is_timed = |publication: &Publication<'_>| publication.publisher.door.is_some();
+        let sampling = self.sampling.as_mut().filter(|_| batch.first().is_some_and(is_timed));
+        let all_timed = sampling.is_some_and(|sampling| sampling.choose(batch));
         let taken = if ordered {
             self.publish_in_order(most, batch, &gather, &mut pushed, &mut completions)
         } else {
@@ -185,6 +199,9 @@ impl Worker {
         let Pushed { mut tally, slow_down } = pushed;
         let deliveries = self.work(&tally, &gather);
         self.routed = 0;
+        if let Some(sampling) = self.sampling.as_mut().filter(|_| all_timed) {
+            sampling.spend(tally.matched);
+        }
         tally.published = taken as u64;
         // Status messages of the gateway itself are not counted as received.
         if batch.first().is_some_and(|publication| publication.publisher.door.is_none()) {

@@ -39,6 +39,11 @@ impl Clock {
         Timestamp::from_millis(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// Microseconds since the start.
+    pub(crate) fn micros(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// A bus timestamp as milliseconds since 1970, by the wall clock as it was a second ago at most.
     #[must_use]
     pub fn unix_ms(&self, at: Timestamp) -> u64 {

@@ -1,10 +1,16 @@
 //! TLS handshakes of connections, with the back-off for pre-shared keys.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use fogmux_auth::Door;
 use fogmux_fair::Owner;
-use fogmux_net::{HandshakeError, Stream, TlsAcceptor};
+use fogmux_net::{HandshakeError, HandshakeFailure, Stream, TlsAcceptor};
 use tokio::net::TcpStream;
 
 use crate::{Peer, WorkerContext, audit::RefusedLogin, listener::Listener, psk_guard, shares::Table};
@@ -18,8 +24,10 @@ pub(crate) async fn handshake(
     peer: Peer,
 ) -> Option<(Stream, Peer)> {
     let (door, from) = (listener.door(), peer.address.ip());
+    let unproven = Arc::<AtomicBool>::default();
     let accepted = if tls.takes_keys() {
-        let guard = psk_guard::Connection { shared: Arc::clone(&ctx.shared), from: peer.address, door };
+        let (shared, unproven) = (Arc::clone(&ctx.shared), Arc::clone(&unproven));
+        let guard = psk_guard::Connection { shared, from: peer.address, door, unproven };
         tls.clone().guarded(Arc::new(guard)).accept(stream, from).await
     } else {
         tls.accept(stream, from).await
@@ -30,16 +38,24 @@ pub(crate) async fn handshake(
             if let Some(refused) = error.certificate() {
                 RefusedLogin::of_certificate(peer.address, door, &refused).log(&ctx.shared);
             }
-            count_failed(ctx, door, from, &error);
+            let key = unproven.load(Relaxed).then_some(HandshakeFailure::Key);
+            count_failed(ctx, door, from, &error, key);
             tracing::debug!(%error, "no TLS");
             None
         }
     }
 }
 
-/// Counts a handshake that failed.
-pub(crate) fn count_failed(ctx: &WorkerContext, door: Door, from: IpAddr, error: &HandshakeError) {
+/// Counts a handshake that failed. `known` is the reason if it is known better than from the error.
+pub(crate) fn count_failed(
+    ctx: &WorkerContext,
+    door: Door,
+    from: IpAddr,
+    error: &HandshakeError,
+    known: Option<HandshakeFailure>,
+) {
     let metrics = ctx.shared.metrics.of(door);
+    ctx.shared.metrics.handshakes.note_tls(door, known.unwrap_or_else(|| error.reason()));
     match error {
         HandshakeError::TooSlow => metrics.timed_out.increment(),
         HandshakeError::GaveWay => {

@@ -21,6 +21,7 @@ pub mod coap;
 mod counter;
 mod credential;
 mod deadline;
+mod delivery_times;
 pub mod discovery;
 mod door;
 mod egress;
@@ -28,6 +29,7 @@ mod egress;
 mod encodings;
 mod fan_out;
 mod handshake;
+mod handshake_failures;
 #[cfg(feature = "http")]
 pub mod held;
 #[cfg(feature = "http")]

@@ -10,7 +10,9 @@ use fogmux_net::{Profile, TlsConfig};
 use fogmux_store::JournalStore;
 
 pub use crate::counter::{Counter, Gauge};
-use crate::{listener::Listen, shares::ShareMetrics};
+use crate::{
+    delivery_times::AllDeliveryTimes, handshake_failures::HandshakeFailures, listener::Listen, shares::ShareMetrics,
+};
 
 /// The counters of one door.
 #[derive(Debug, Default)]
@@ -144,6 +146,10 @@ pub struct Metrics {
     pub http: DoorMetrics,
     /// XMPP.
     pub xmpp: DoorMetrics,
+    /// Handshakes that failed.
+    pub handshakes: HandshakeFailures,
+    /// Times of deliveries.
+    pub deliveries: AllDeliveryTimes,
     /// Refusals in tables that all principals share.
     pub shares: ShareMetrics,
     /// Reloads by SIGHUP.

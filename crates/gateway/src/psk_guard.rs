@@ -9,7 +9,7 @@ use std::{
 };
 
 use fogmux_auth::Door;
-use fogmux_net::{PskAttempt, PskGuard, dtls};
+use fogmux_net::{HandshakeFailure, PskAttempt, PskGuard, dtls};
 
 use crate::{
     Shared,
@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) from: SocketAddr,
     pub(crate) door: Door,
+    /// Set when a key was not proven, or was not to be tried.
+    pub(crate) unproven: Arc<AtomicBool>,
 }
 
 impl Connection {
@@ -37,13 +39,15 @@ impl Connection {
 
 impl PskGuard for Connection {
     fn begin(&self, identity: &[u8]) -> Option<Box<dyn PskAttempt>> {
-        let Self { shared, from, door } = self;
+        let Self { shared, from, door, unproven } = self;
         let identity = String::from_utf8_lossy(identity);
         if let Err(wait) = shared.logins.begin_apart(from.ip(), &identity, self.now_ms()) {
             self.log(&identity, too_often(wait));
+            unproven.store(true, Relaxed);
             return None;
         }
-        let connection = Self { shared: Arc::clone(shared), from: *from, door: *door };
+        let (shared, unproven) = (Arc::clone(shared), Arc::clone(unproven));
+        let connection = Self { shared, from: *from, door: *door, unproven };
         Some(Box::new(Attempt { connection, identity: identity.into(), proven: AtomicBool::new(false) }))
     }
 }
@@ -70,7 +74,8 @@ impl Drop for Attempt {
         if self.proven.load(Relaxed) {
             return;
         }
-        let Connection { shared, from, .. } = &self.connection;
+        let Connection { shared, from, unproven, .. } = &self.connection;
+        unproven.store(true, Relaxed);
         shared.logins.ended_apart(from.ip(), &self.identity);
         shared.logins.failed(from.ip(), &self.identity, self.connection.now_ms());
         self.connection.log(&self.identity, WRONG_KEY);
@@ -96,6 +101,7 @@ impl dtls::Guard for Datagrams {
             let line = RefusedLogin { from, door: Door::Coap, by: "psk", claimed, token: None, client: "", reason };
             line.log(shared);
             shared.metrics.coap.unauthenticated.increment();
+            shared.metrics.handshakes.note_dtls(HandshakeFailure::Key, 1);
         }
         may_try.is_ok()
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
-use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
+use fogmux_bus::{Bus, Message, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{sync::watch, time::Instant};
 
@@ -18,6 +18,7 @@ use crate::{
     administration::Administration,
     clients::{Arrived, Clients, Listed},
     clock::Clock,
+    delivery_times::{DeliveryTimes, Marks},
     listening::Listening,
     metrics::Metrics,
     phase::{Phase, Phases},
@@ -106,15 +107,19 @@ pub struct WorkerContext {
     pub read_buffer: RefCell<Box<[u8]>>,
     /// An empty buffer with capacity, to exchange for a mailbox's output while it is written; returned empty.
     pub spare: RefCell<Vec<u8>>,
+    delivery_times: Arc<DeliveryTimes>,
     look: Look,
     itself: Weak<Self>,
 }
 
 impl WorkerContext {
     pub(crate) fn new(shared: Arc<Shared>, id: WorkerId) -> Rc<Self> {
+        let (mut worker, clock) = (shared.bus.worker(id), shared.clock.clone());
+        worker.time_deliveries(move || clock.micros());
         Rc::new_cyclic(|itself| Self {
             itself: Weak::clone(itself),
-            worker: RefCell::new(shared.bus.worker(id)),
+            worker: RefCell::new(worker),
+            delivery_times: shared.metrics.deliveries.of_worker(),
             look: Look::new(shared.clock.now()),
             shared,
             id,
@@ -183,6 +188,19 @@ impl WorkerContext {
     /// earliest.
     pub(crate) fn went_on(&self) -> Timestamp {
         self.shared.clock.stops().last()
+    }
+
+    /// Notes that a message was handed to the transport of a subscriber at a door.
+    pub(crate) fn delivered(&self, message: &Message, to: Door) {
+        self.delivery_times.delivered(message, to, || self.shared.clock.micros());
+    }
+
+    /// Notes that an output for a subscriber at a door was written.
+    #[inline]
+    pub(crate) fn written(&self, marks: &mut Marks, to: Door) {
+        if !marks.is_empty() {
+            marks.written(&self.delivery_times, to, self.shared.clock.micros());
+        }
     }
 
     /// Puts a connection that has logged in into the list of connections.

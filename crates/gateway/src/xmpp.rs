@@ -139,7 +139,7 @@ async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls:
             let (stream, login) = halted.split();
             let from = peer.address.ip();
             let accepted = in_time(ctx, login.deadline, tls?.accept(stream, from)).await.unwrap_or(Err(TooSlow));
-            let counted = accepted.inspect_err(|error| count_failed(ctx, Door::Xmpp, from, error));
+            let counted = accepted.inspect_err(|error| count_failed(ctx, Door::Xmpp, from, error, None));
             let (stream, channel) = counted.ok()?;
             bound(login::secured(ctx, stream, peer.over(channel), login).await).map(Bound::Secure)
         }

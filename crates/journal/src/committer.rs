@@ -16,7 +16,7 @@ use crate::{
     mode::Mode,
     read::{ReadError, Windows},
     record::{Ids, RecordId},
-    times::Times,
+    times::CommitTimes,
 };
 
 /// Records that [`Committer::visit`] looks up at a time.
@@ -52,7 +52,7 @@ pub(crate) struct State {
     closing: bool,
     /// The thread has ended.
     ended: bool,
-    times: Times,
+    times: CommitTimes,
 }
 
 impl<D: Disk + Send + Sync + 'static> Committer<D> {
@@ -75,7 +75,7 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
             flushes: 0,
             closing: false,
             ended: false,
-            times: Times::default(),
+            times: CommitTimes::default(),
         });
         let shared = Arc::new(Shared { state, wake: Condvar::new(), over: Condvar::new(), disk, mode });
         let run = Arc::clone(&shared);
@@ -192,7 +192,7 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
 
     /// How long commits have taken.
     #[must_use]
-    pub fn times(&self) -> Times {
+    pub fn times(&self) -> CommitTimes {
         self.shared.lock().times
     }
 
@@ -290,7 +290,10 @@ impl<D: Disk> Shared<D> {
                 let took = began.elapsed();
                 state = self.lock();
                 if is_commit {
-                    state.times.note(took);
+                    state.times.commits.note(took);
+                }
+                if let Some(took) = done.synced {
+                    state.times.syncs.note(took);
                 }
                 state.journal.settle(&done);
                 spent = Some(done);

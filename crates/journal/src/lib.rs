@@ -53,5 +53,5 @@ pub use mode::Mode;
 pub use read::ReadError;
 pub use record::{Ids, RecordId};
 pub use recovery::{Missing, Recovery, RecoveryError};
-pub use times::Times;
+pub use times::{CommitTimes, Times};
 pub use work::{Done, Work};

@@ -19,12 +19,21 @@ const BOUNDS: [Duration; 13] = [
     Duration::from_millis(10_000),
 ];
 
-/// Times of commits since the start, each from the first write to the end of the last synchronisation.
+/// Times since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Those of each bound, without those of the bounds before; the last are above all bounds.
     counts: [u64; BOUNDS.len() + 1],
     sum: Duration,
+}
+
+/// Times of commits and of what they consist of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommitTimes {
+    /// Of whole commits, from the first write to the end of the last synchronisation.
+    pub commits: Times,
+    /// Of the synchronisations of each commit that has any.
+    pub syncs: Times,
 }
 
 impl Times {

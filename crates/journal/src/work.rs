@@ -1,6 +1,9 @@
 //! Operations that a journal requests of its disk: one at a time, run while the journal is not borrowed.
 
-use std::io;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use crate::{
     blocks::BLOCK,
@@ -42,12 +45,15 @@ pub(crate) enum Task {
 pub struct Done {
     pub(crate) task: Task,
     pub(crate) outcome: io::Result<Vec<u8>>,
+    /// The time of the synchronisations, if there were any.
+    pub(crate) synced: Option<Duration>,
 }
 
 impl Work {
     /// Runs the operation. This is the only function that waits for the disk.
     pub fn run<D: Disk + ?Sized>(self, disk: &D) -> Done {
         let Self(task) = self;
+        let mut synced = None;
         let outcome = match &task {
             Task::Create { slot, bytes } => disk.create(*slot, *bytes).map(|()| Vec::new()),
             Task::Remove { slot } => disk.remove(*slot).map(|()| Vec::new()),
@@ -55,9 +61,9 @@ impl Work {
             Task::Read { slot, offset, bytes, salvage: true } => {
                 salvage(disk, *slot, *offset, *bytes).map(|(read, _)| read)
             }
-            Task::Commit { layout, sync } => commit(disk, layout, sync).map(|()| Vec::new()),
+            Task::Commit { layout, sync } => commit(disk, layout, sync, &mut synced).map(|()| Vec::new()),
         };
-        Done { task, outcome }
+        Done { task, outcome, synced }
     }
 
     /// The sets of batches that this commits, and whether their puts are refused for lack of space.
@@ -76,11 +82,17 @@ impl Work {
     }
 }
 
-fn commit<D: Disk + ?Sized>(disk: &D, layout: &Layout, sync: &[Slot]) -> io::Result<()> {
+fn commit<D: Disk + ?Sized>(disk: &D, layout: &Layout, sync: &[Slot], synced: &mut Option<Duration>) -> io::Result<()> {
     for (header, frame) in layout.numbered() {
         disk.write(frame.slot, frame.block * BLOCK, &frame.encode(header, &layout.changes))?;
     }
-    sync.iter().try_for_each(|slot| disk.sync(*slot))
+    if sync.is_empty() {
+        return Ok(());
+    }
+    let began = Instant::now();
+    let outcome = sync.iter().try_for_each(|slot| disk.sync(*slot));
+    *synced = Some(began.elapsed());
+    outcome
 }
 
 pub(crate) fn read<D: Disk + ?Sized>(disk: &D, slot: Slot, offset: u32, bytes: u32) -> io::Result<Vec<u8>> {

@@ -13,6 +13,7 @@ use crate::{
     certificate::ServerIdentity,
     channel::{Channel, PskGuard},
     clients::{ClientTrust, RefusedCertificate, refused::told},
+    handshake_failure::HandshakeFailure,
     handshakes::Elsewhere,
     places::{GaveWay, Places},
     stream::{Socket, Stream},
@@ -75,6 +76,17 @@ impl HandshakeError {
     pub fn certificate(&self) -> Option<RefusedCertificate> {
         let Self::Failed(error) = self else { return None };
         RefusedCertificate::of_error(error)
+    }
+
+    /// Why it failed, for metrics.
+    #[must_use]
+    pub fn reason(&self) -> HandshakeFailure {
+        match self {
+            Self::TooSlow => HandshakeFailure::Timeout,
+            Self::GaveWay => HandshakeFailure::GaveWay,
+            Self::Failed(_) if self.certificate().is_some() => HandshakeFailure::Certificate,
+            Self::Failed(error) => HandshakeFailure::of_error(error),
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     admission::{Admission, Admitted},
     channel::{Channel, ClientCertificate, EXPORTER_LABEL},
     clients::{Cut, RefusedCertificate},
+    handshake_failure::HandshakeFailure,
     profile::Security,
     tls::TlsConfig,
 };
@@ -121,6 +122,15 @@ pub struct HandshakeFailed {
     pub error: ConnectionError,
     /// The client's certificate, if it was refused or is missing where one is required.
     pub certificate: Option<RefusedCertificate>,
+}
+
+impl HandshakeFailed {
+    /// Why it failed, for metrics.
+    #[must_use]
+    pub fn reason(&self) -> HandshakeFailure {
+        let by_error = || HandshakeFailure::of_quic(&self.error);
+        self.certificate.as_ref().map_or_else(by_error, |_| HandshakeFailure::Certificate)
+    }
 }
 
 /// Makes the handshake of a connection.

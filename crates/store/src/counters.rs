@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fogmux_journal::{Figures, Recovery, Times};
+use fogmux_journal::{CommitTimes, Figures, Recovery};
 
 /// Changes of the state are logged no more often.
 const QUIET: Duration = Duration::from_secs(60);
@@ -101,7 +101,7 @@ pub struct Snapshot {
     /// Bytes of what is kept in them.
     pub live_bytes: u64,
     /// How long commits have taken.
-    pub times: Times,
+    pub times: CommitTimes,
     /// The state.
     pub state: State,
 }
@@ -223,7 +223,7 @@ impl Counters {
     }
 
     /// Reads all counters.
-    pub(crate) fn snapshot(&self, figures: &Figures, times: Times) -> Snapshot {
+    pub(crate) fn snapshot(&self, figures: &Figures, times: CommitTimes) -> Snapshot {
         Snapshot {
             commits: self.commits.load(Relaxed),
             records: self.records.load(Relaxed),

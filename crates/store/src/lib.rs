@@ -33,7 +33,7 @@ pub use copy::{CopyError, StoreFile, copy_at_rest};
 pub use counters::{NotKept, Snapshot, State};
 pub use disk::is_unwritable;
 pub use durability::Durability;
-pub use fogmux_journal::{ReadError, RecordId};
+pub use fogmux_journal::{CommitTimes, ReadError, RecordId, Times};
 pub use kind::Kind;
 pub use losses::FILE as LOSSES;
 pub use open::OpenError;

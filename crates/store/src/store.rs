@@ -11,7 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
-use fogmux_journal::{Committer, Config, Figures, Ids, Journal, Location, ReadError, Record, RecordId, Refused, Times};
+use fogmux_journal::{
+    CommitTimes, Committer, Config, Figures, Ids, Journal, Location, ReadError, Record, RecordId, Refused,
+};
 
 use crate::{
     batch::Batch,
@@ -294,7 +296,7 @@ impl Inner {
         tracing::error!(%error, "a record of the store is damaged and is skipped");
     }
 
-    fn times(&self) -> Times {
+    fn times(&self) -> CommitTimes {
         self.committer().map(Committer::times).unwrap_or_default()
     }
 

@@ -80,6 +80,7 @@ fn message(topic: &str, payload: impl Into<Bytes>) -> Arc<Message> {
         payload: payload.into(),
         qos: Qos::AtLeastOnce,
         meaning: Meaning::Value,
+        sample: None,
         content_type: Some("text/plain".into()),
         expires_at: None,
         properties: Some(Arc::new(Properties { user: vec![("unit".into(), "K".into())], ..Properties::default() })),

@@ -178,7 +178,7 @@ fn in_journal(directory: &Path, change: impl FnOnce(&mut Batch) -> Option<Record
     journal.append(batch)?;
     while let Some(work) = journal.next_work(Occasion::Close) {
         let done = work.run(&files);
-        journal.settle(done);
+        journal.settle(&done);
     }
     Ok(id)
 }

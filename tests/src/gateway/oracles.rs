@@ -7,8 +7,14 @@ use anyhow::{Result, bail, ensure};
 use super::Gateway;
 
 /// Samples that are 0 when no client is connected and no session is kept. HTTP's connections include the scrape.
-const SETTLED: [&str; 4] =
-    ["fogmux_bus_mailbox_bytes", "fogmux_bus_subscriptions", "fogmux_door_connections", "fogmux_missed_wakes_total"];
+const SETTLED: [&str; 6] = [
+    "fogmux_bus_mailbox_bytes",
+    "fogmux_bus_subscriptions",
+    "fogmux_door_connections",
+    "fogmux_door_queue_bytes",
+    "fogmux_door_queue_messages",
+    "fogmux_missed_wakes_total",
+];
 
 impl Gateway {
     /// The oracles that hold once every client of a case has gone: all gauges of queues, connections and subscriptions

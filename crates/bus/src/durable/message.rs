@@ -97,6 +97,7 @@ impl StoredMessage {
             payload: self.payload.clone(),
             qos: self.qos,
             meaning: self.meaning,
+            sample: None,
             content_type: self.content_type.clone(),
             expires_at: left.map(|left| now + Duration::from_millis(left)),
             properties: self.properties.clone(),

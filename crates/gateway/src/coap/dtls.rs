@@ -19,7 +19,7 @@ use fogmux_bus::Timestamp;
 use fogmux_coap::Outbox;
 use fogmux_dtls::{Association, CookieKey, End, Endpoint, EndpointConfig, Event, Inbox, Peer as _, Sent};
 use fogmux_net::{
-    Channel,
+    Channel, HandshakeFailure,
     dtls::{ListenerCredentials, platform},
 };
 use tokio::{sync::watch, task::unconstrained, time::Sleep};
@@ -274,6 +274,8 @@ impl Dtls {
                 Event::Failed { peer, alert, refused } => {
                     tracing::debug!(peer = %peer.remote, %alert, "DTLS handshake failed");
                     shared.metrics.coap.unauthenticated.increment();
+                    let reason = HandshakeFailure::of_dtls(alert, refused);
+                    shared.metrics.handshakes.note_dtls(reason, 1);
                     if let Some(refused) = refused {
                         log_refused(shared, peer.remote, alert, refused);
                     }

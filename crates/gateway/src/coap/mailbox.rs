@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
+use fogmux_bus::{Delivered, Delivery, Door, Mailbox, Message, Publication, Qos, Readiness, Topic};
 use fogmux_fair::Owner;
 use foldhash::quality::RandomState;
 
@@ -225,6 +225,10 @@ impl Mailbox for Notifications {
 
     fn close(&mut self) {
         (self.entries, self.bytes, self.outside) = (VecDeque::new(), 0, 0);
+    }
+
+    fn door(&self) -> Option<Door> {
+        Some(Door::Coap)
     }
 
     fn readiness(&self) -> Readiness {

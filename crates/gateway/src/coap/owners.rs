@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fogmux_dtls::{Counters, Evicted};
-use fogmux_net::dtls::Principals;
+use fogmux_net::{HandshakeFailure, dtls::Principals};
 
 use super::transport::Listener;
 use crate::{Shared, credential};
@@ -33,6 +33,7 @@ impl Counted {
         }
         let before = std::mem::replace(self, Self { crowded, evicted });
         shared.metrics.coap.rejected.add(crowded - before.crowded);
+        shared.metrics.handshakes.note_dtls(HandshakeFailure::GaveWay, crowded - before.crowded);
         let counters = &shared.metrics.dtls_evicted;
         counters.principal.add(evicted.principal - before.evicted.principal);
         counters.address.add(evicted.address - before.evicted.address);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Context};
 
-use fogmux_bus::{Meaning, Message, Qos, Timestamp, Topic};
+use fogmux_bus::{Door, Meaning, Message, Qos, Timestamp, Topic};
 use fogmux_coap::{
     Code, Response,
     server::{Notification, RelationId},
@@ -123,7 +123,7 @@ impl Core {
         } else {
             self.send(now, relation, message, entry.assured)
         };
-        self.outcomes.note(told);
+        self.note_told(told, Some(message));
         match told {
             Told::Later => self.postpone(relation, message),
             Told::Sent if is_behind => {
@@ -134,6 +134,14 @@ impl Core {
                 }
             }
             Told::Sent | Told::TooLong | Told::Forbidden | Told::Gone => {}
+        }
+    }
+
+    /// Notes the outcome of a delivery of a value.
+    fn note_told(&mut self, told: Told, value: Option<&Message>) {
+        self.outcomes.note(told);
+        if let Some(message) = value.filter(|_| told == Told::Sent) {
+            self.ctx.delivered(message, Door::Coap);
         }
     }
 
@@ -301,18 +309,15 @@ impl Core {
         };
         let max_qos = watch.max_qos;
         self.note_look_up(relation);
-        let told = match value {
-            Some(message) => {
-                let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
-                self.send(now, relation, &message, assured)
-            }
+        let told = match &value {
+            Some(message) => self.send(now, relation, message, message.qos.min(max_qos) > Qos::AtMostOnce),
             None => {
                 self.dismiss(relation, &Response::new(Code::NOT_FOUND));
                 Told::Sent
             }
         };
         if let Some(marker) = marker {
-            self.settle_marker(relation, marker, told);
+            self.settle_marker(relation, marker, told, value.as_deref());
         }
     }
 
@@ -324,15 +329,12 @@ impl Core {
             let (gate, max_qos) = (Arc::clone(&watch.identity), watch.max_qos);
             let value = marker.value(self.ctx.bus(), now);
             self.note_look_up(relation);
-            let told = match value {
+            let told = match &value {
                 _ if !fogmux_bus::ReadGate::may_read(&*gate, marker.topic()) => Told::Forbidden,
-                Some(message) => {
-                    let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
-                    self.send(now, relation, &message, assured)
-                }
+                Some(message) => self.send(now, relation, message, message.qos.min(max_qos) > Qos::AtMostOnce),
                 None => self.send_cleared(now, relation, marker.topic()),
             };
-            self.settle_marker(relation, marker, told);
+            self.settle_marker(relation, marker, told, value.as_deref());
             if !told.goes_on() {
                 return false;
             }
@@ -340,8 +342,8 @@ impl Core {
         true
     }
 
-    fn settle_marker(&mut self, relation: RelationId, marker: Marker, told: Told) {
-        self.outcomes.note(told);
+    fn settle_marker(&mut self, relation: RelationId, marker: Marker, told: Told, value: Option<&Message>) {
+        self.note_told(told, value);
         match self.watches.get_mut(relation) {
             Some(watch) if told == Told::Later => watch.backlog.restore(marker),
             Some(_) | None => self.waiting.release(marker),

@@ -5,7 +5,7 @@
 
 use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_auth::Action;
+use fogmux_auth::{Action, Door};
 use fogmux_bus::{
     Account, Claim, Delivered, Delivery, Filter, Mailbox, Message, Publication, Slot, SubscribeOptions, Subscription,
     Timestamp, Topic,
@@ -120,6 +120,10 @@ impl Mailbox for Newest {
         self.message = None;
     }
 
+    fn door(&self) -> Option<Door> {
+        Some(Door::Http)
+    }
+
     fn account(&self) -> Option<&Arc<Account>> {
         Some(&self.account)
     }
@@ -157,7 +161,10 @@ impl Waiting {
             self.conn.ctx.bus().counters().drained(u64::from(taken.is_some()), 0, 0);
             let now = self.conn.ctx.now();
             match taken.filter(|message| !message.is_expired(now) && !worth_waiting(Some(message), headers)) {
-                Some(message) => std::task::Poll::Ready(message),
+                Some(message) => {
+                    self.conn.ctx.delivered(&message, Door::Http);
+                    std::task::Poll::Ready(message)
+                }
                 None => std::task::Poll::Pending,
             }
         })

@@ -1,11 +1,9 @@
 //! `/metrics`: the counters and gauges of the bus and the doors, as OpenMetrics or in Prometheus' own text format.
 
+mod families;
 mod process;
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use fogmux_http::{
     Kind, Problem,
@@ -18,7 +16,7 @@ use http::{
 };
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
     registry::{Registry, Unit},
 };
@@ -36,7 +34,7 @@ pub(super) fn respond(ctx: &HttpContext, headers: &HeaderMap) -> Response<Payloa
     let snapshot = Snapshot(Arc::clone(&ctx.shared), ctx.shared.metrics.counts());
     registry.sub_registry_with_prefix("fogmux").register_collector(Box::new(snapshot));
     registry.register_collector(Box::new(process::OfProcess(Process::read())));
-    let mut text = String::with_capacity(8192);
+    let mut text = String::with_capacity(64 << 10);
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         return respond::problem(&Problem::new(Kind::Internal));
     }
@@ -106,6 +104,9 @@ impl Collector for Snapshot {
                 ConstCounter::new(read(metrics)).encode(family.encode_family(&[("door", door)])?)?;
             }
         }
+        families::queues(&mut encoder, &self.0.bus)?;
+        families::deliveries(&mut encoder, &metrics.deliveries)?;
+        families::handshakes(&mut encoder, &metrics.handshakes)?;
         self.encode_certificates(&mut encoder)?;
         self.encode_listeners(&mut encoder)?;
         self.encode_discovery(&mut encoder)?;
@@ -240,14 +241,10 @@ impl Snapshot {
             let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             metric.encode(descriptor(encoder, name, help, MetricType::Gauge)?)?;
         }
-        let buckets: Vec<_> = count.times.buckets().map(|(bound, count)| (upper(bound), count)).collect();
         let help = "Time of a commit, until its data is on the disk where the durability asks for that";
-        descriptor(encoder, "store_commit_seconds", help, MetricType::Histogram)?.encode_histogram::<NoLabelSet>(
-            count.times.sum().as_secs_f64(),
-            count.times.count(),
-            &buckets,
-            None,
-        )?;
+        families::histogram(encoder, ("store_commit_seconds", help), &count.times.commits)?;
+        let help = "Time of the synchronisations (fdatasync) of a commit, without its writes";
+        families::histogram(encoder, ("store_sync_seconds", help), &count.times.syncs)?;
         let mut family = descriptor(encoder, "store_state", "1 for the state the store is in", MetricType::Gauge)?;
         for state in State::ALL {
             let is = ConstGauge::new(i64::from(state == count.state));
@@ -299,11 +296,6 @@ impl Snapshot {
         }
         Ok(())
     }
-}
-
-/// The upper bound of a bucket; the last has none.
-fn upper(bound: Option<Duration>) -> f64 {
-    bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64())
 }
 
 /// Begins a metric family. A name that ends in a unit declares it (OpenMetrics §4.4.4).

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use fogmux_auth::Door;
 use fogmux_net::{
-    RefusedCertificate, TlsConfig,
+    HandshakeFailure, RefusedCertificate, TlsConfig,
     quic::{channel, shake_hands},
 };
 use h3::server::{RequestResolver, RequestStream};
@@ -132,18 +132,20 @@ async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls
     let quic = match in_time(ctx, ctx.running() + config.header_timeout, shake_hands(incoming)).await {
         Ok(Ok(quic)) => quic,
         Ok(Err(failed)) => {
+            ctx.shared.metrics.handshakes.note_quic(failed.reason());
             if let Some(refused) = &failed.certificate {
                 RefusedLogin::of_certificate(from, Door::Http, refused).log(&ctx.shared);
             }
             return;
         }
-        Err(_) => return,
+        Err(_) => return ctx.shared.metrics.handshakes.note_quic(HandshakeFailure::Timeout),
     };
     let (channel, cut) = match channel(&quic, tls) {
         Ok(known) => known,
         Err(error) => {
             tracing::debug!(%error, "no QUIC");
             if let Some(refused) = RefusedCertificate::of_error(&error) {
+                ctx.shared.metrics.handshakes.note_quic(HandshakeFailure::Certificate);
                 RefusedLogin::of_certificate(from, Door::Http, &refused).log(&ctx.shared);
             }
             return quic.close(H3_REQUEST_REJECTED, b"");

@@ -14,6 +14,9 @@ pub(super) struct Kept {
     pub(super) message: Arc<Message>,
     pub(super) qos: Qos,
     pub(super) retain: bool,
+    /// Whether its delivery is timed, if its message is: not one that was retained before, or that waited for the client
+    /// to come back.
+    pub(super) timed: bool,
     pub(super) ids: SmallVec<[u32; 2]>,
     /// The tag of the shared subscription that it came by; 0 for any other.
     pub(super) share: u32,
@@ -29,8 +32,8 @@ impl Kept {
 
     /// The same, with a record or without.
     pub(super) fn with(&self, stored: Option<Box<StoredDelivery>>) -> Self {
-        let Self { ref message, qos, retain, ref ids, share, stored: _ } = *self;
-        Self { message: Arc::clone(message), qos, retain, ids: ids.clone(), share, stored }
+        let Self { ref message, qos, retain, timed, ref ids, share, stored: _ } = *self;
+        Self { message: Arc::clone(message), qos, retain, timed, ids: ids.clone(), share, stored }
     }
 
     /// The options of the delivery as they are stored.

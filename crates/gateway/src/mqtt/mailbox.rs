@@ -17,7 +17,9 @@ mod subscriptions;
 
 use std::{collections::VecDeque, sync::Arc, task::Context};
 
-use fogmux_bus::{Account, Completion, Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
+use fogmux_bus::{
+    Account, Completion, Delivered, Delivery, Door, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp,
+};
 use fogmux_mqtt::{Outbound, OutboundConfig, Sent};
 use smallvec::SmallVec;
 
@@ -29,6 +31,7 @@ use stored::Fate;
 use subscriptions::Subscriptions;
 
 use super::{access::Gate, bounds::Bounds, durable::Durable, kept::Kept, pace::Pace, translate};
+use crate::delivery_times::Marks;
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
@@ -45,6 +48,8 @@ const DISPLACED_MAX: u32 = 4;
 #[derive(Debug)]
 pub(super) struct MqttMailbox {
     out: Vec<u8>,
+    /// The deliveries in `out` that are timed.
+    marks: Marks,
     outbound: Outbound<Kept>,
     inflight_bytes: usize,
     queue: VecDeque<Kept>,
@@ -85,6 +90,7 @@ impl MqttMailbox {
     pub(super) fn new(config: OutboundConfig, gate: Arc<Gate>, bounds: Arc<Bounds>, account: Arc<Account>) -> Self {
         Self {
             out: Vec::new(),
+            marks: Marks::default(),
             outbound: Outbound::new(config),
             inflight_bytes: 0,
             queue: VecDeque::new(),
@@ -114,6 +120,9 @@ impl MqttMailbox {
     pub(super) fn resume(&mut self, config: OutboundConfig, now: Timestamp) -> u32 {
         self.outbound.resume(config);
         self.out = Vec::new();
+        self.marks.clear();
+        // They have waited for the client, which says nothing about the gateway.
+        self.queue.iter_mut().for_each(|kept| kept.timed = false);
         self.unwritten = 0;
         self.lost = false;
         (self.connected, self.evicted, self.acknowledges, self.held_since) = (true, false, false, giving::wrapped(now));
@@ -123,6 +132,7 @@ impl MqttMailbox {
     /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.
     pub(super) fn disconnect(&mut self) -> usize {
         self.out = Vec::new();
+        self.marks.clear();
         self.unwritten = 0;
         self.pace = None;
         self.connected = false;
@@ -159,7 +169,10 @@ impl MqttMailbox {
             kept
         };
         match self.outbound.publish(&outgoing, keep, &mut self.out) {
-            Sent::Sent(_) => Delivered::Sent,
+            Sent::Sent(_) => {
+                self.marks.note_publication(publication);
+                Delivered::Sent
+            }
             Sent::TooLarge => Delivered::TooLarge,
             Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest, delivery.held),
         }
@@ -255,6 +268,7 @@ fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retai
         message: Arc::clone(delivery.share(publication)),
         qos,
         retain,
+        timed: true,
         ids: SmallVec::from_slice(delivery.ids),
         share: u32::try_from(delivery.tag).unwrap_or(0),
         stored: None,
@@ -294,6 +308,10 @@ impl Mailbox for MqttMailbox {
         self.outbound = Outbound::new(*self.outbound.config());
         self.inflight_bytes = 0;
         self.received = Unreleased::default();
+    }
+
+    fn door(&self) -> Option<Door> {
+        Some(Door::Mqtt)
     }
 
     fn readiness(&self) -> Readiness {

@@ -9,7 +9,10 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
+use fogmux_bus::Door;
+
 use super::context::MqttContext;
+use crate::delivery_times::Marks;
 
 /// A buffer above this is not kept for others.
 const SPARE_BYTES_MAX: usize = 1 << 20;
@@ -20,6 +23,8 @@ pub(super) struct Output {
     bytes: Vec<u8>,
     written: usize,
     tail: Option<Box<Tail>>,
+    /// The deliveries in it that are timed.
+    marks: Marks,
 }
 
 /// A large payload on its way.
@@ -45,6 +50,16 @@ impl Output {
     /// A payload to write behind the bytes.
     pub(super) fn set_tail(&mut self, payload: Bytes) {
         self.tail = Some(Box::new(Tail { payload, after: Vec::new() }));
+    }
+
+    /// Adds deliveries that are timed to those in the output.
+    pub(super) fn mark(&mut self, marks: Marks) {
+        self.marks.append(marks);
+    }
+
+    /// Notes that all of it is written.
+    pub(super) fn note_written(&mut self, ctx: &MqttContext) {
+        ctx.written(&mut self.marks, Door::Mqtt);
     }
 
     /// Whether a payload is under way, behind which nothing should be put.

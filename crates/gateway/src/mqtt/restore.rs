@@ -200,7 +200,7 @@ fn exchanges(
         // One of QoS 1 that has expired is not sent again; one of QoS 2 has to be (§4.3.3).
         let may_be_sent = may_be_sent && (qos == Qos::ExactlyOnce || !message.is_expired(now.at));
         let (retain, ids, share) = (manner.retain, manner.ids, manner.share);
-        let kept = Kept { message, qos, retain, ids, share, stored: Some(Box::new(stored)) };
+        let kept = Kept { message, qos, retain, timed: false, ids, share, stored: Some(Box::new(stored)) };
         (sequence, Some((kept, may_be_sent)))
     });
     let mut all: Vec<_> = deliveries.chain(released.into_iter().map(|sequence| (sequence, None))).collect();

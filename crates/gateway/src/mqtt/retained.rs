@@ -119,6 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         qos: pull.qos.min(message.qos),
                         // [MQTT-3.3.1-8]
                         retain: true,
+                        timed: false,
                         ids: pull.id.into_iter().collect::<SmallVec<_>>(),
                         share: 0,
                         stored: None,

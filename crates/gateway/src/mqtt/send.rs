@@ -48,6 +48,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Ok(0)) => self.egress.nothing_to_write(),
             Poll::Ready(Ok(written)) => {
                 self.ctx.shared.metrics.mqtt.bytes_out.add(u64::try_from(written).unwrap_or_default());
+                if self.output.is_empty() {
+                    self.output.note_written(&self.ctx);
+                }
                 self.egress.wrote(self.output.is_empty());
                 self.note_progress();
                 if is_large {
@@ -111,6 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.log_slow("its queue is full, the oldest messages are dropped");
         }
         self.facts.awaiting = drained.awaiting;
+        self.output.mark(drained.marks);
         if let Some(tail) = drained.tail {
             self.output.set_tail(tail);
             // Messages behind a large one are pulled when the client has taken it.

@@ -17,7 +17,7 @@ use super::{
     held_back::HeldBack,
     presence::{PRESENCE_PER_READ, Said},
 };
-use crate::{recheck::Recheck, turn::Deliveries, unfinished};
+use crate::{delivery_times::Marks, recheck::Recheck, turn::Deliveries, unfinished};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -41,6 +41,8 @@ pub(super) struct Core {
     pub(super) me: Me,
     /// The output.
     pub(super) out: Vec<u8>,
+    /// The deliveries in `out` that are timed.
+    pub(super) marks: Marks,
     /// The answers in `out` that wait for the store. `out` is not written before all have what they wait for.
     pub(super) held: Held,
     /// The reasons for which this publisher is not read.
@@ -92,6 +94,7 @@ impl Core {
             machine,
             me,
             out,
+            marks: Marks::default(),
             held,
             held_back: None,
             replays,

@@ -144,7 +144,11 @@ impl Core {
                 if queued.message.is_expired(now) {
                     expired += 1;
                 } else if !self.recheck.is_due() || self.me.gate.may_read(&queued.message.topic) {
-                    sent += self.notify(heads, queued.tag, &queued.message);
+                    let notified = self.notify(heads, queued.tag, &queued.message);
+                    if notified > 0 {
+                        self.marks.note_message(&queued.message);
+                    }
+                    sent += notified;
                 } else if queued.is_for_others() {
                     for_others.push((queued.tag, Arc::clone(&queued.message)));
                 } else {

@@ -286,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let door = &ctx.door;
         let limits = FifoLimits { messages: door.config.mailbox_messages_max, bytes: door.config.mailbox_bytes_max };
         let account = ctx.bus().memory().account(owner(&principal, self.peer.address));
-        let inbox = ctx.bus().slot(FifoMailbox::new(limits).of(account), ctx.id);
+        let inbox = ctx.bus().slot(FifoMailbox::new(limits).of(account).at(Door::Xmpp), ctx.id);
         let claim = inbox.claim(ctx.id);
         let access = ctx.authority().access(&principal, jid.resource().unwrap_or_default(), Door::Xmpp);
         let access = access.of_peer(self.peer.address);

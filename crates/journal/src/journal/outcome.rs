@@ -17,7 +17,7 @@ impl Journal {
     /// Takes the outcome of the last operation, which the caller drops: a large one takes a while.
     pub fn settle(&mut self, done: &Done) {
         self.working = false;
-        let Done { task, outcome } = done;
+        let Done { task, outcome, synced: _ } = done;
         match (task, outcome) {
             (Task::Create { slot, bytes }, Ok(_)) => self.segments.created(*slot, *bytes),
             (Task::Create { .. }, Err(_)) => self.tight = true,

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use fogmux_bus::{Account, Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
+use fogmux_bus::{Account, Delivered, Delivery, Door, Mailbox, Message, Publication, Qos, Readiness, Topic};
 use smallvec::SmallVec;
 
 use super::walk::{Place, Walk};
@@ -352,6 +352,10 @@ impl Mailbox for StreamMailbox {
 
     fn close(&mut self) {
         self.end();
+    }
+
+    fn door(&self) -> Option<Door> {
+        Some(Door::Http)
     }
 
     fn account(&self) -> Option<&Arc<Account>> {

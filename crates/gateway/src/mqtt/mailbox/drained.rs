@@ -2,11 +2,15 @@
 
 use bytes::Bytes;
 
+use crate::delivery_times::Marks;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(in crate::mqtt) struct Drained {
     /// A payload to write after the bytes.
     pub(in crate::mqtt) tail: Option<Bytes>,
+    /// The deliveries in the bytes and the payload that are timed.
+    pub(in crate::mqtt) marks: Marks,
     /// Messages from the queue that were encoded.
     pub(in crate::mqtt) sent: u64,
     /// Messages that expired in the queue (§3.3.2.3.3).

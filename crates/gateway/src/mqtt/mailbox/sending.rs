@@ -33,6 +33,7 @@ impl MqttMailbox {
         // Nothing waits for the end of those that have expired.
         drop(self.append());
         self.hand_over(into);
+        drained.marks = std::mem::take(&mut self.marks);
         self.keep_pace(level - self.level(), now);
         // The connection says what it cannot write. Not before that, because when it can, nothing is drained behind it.
         self.unwritten = 0;
@@ -122,6 +123,9 @@ impl MqttMailbox {
             self.outbound.publish(&outgoing, keep, &mut self.out)
         };
         let sent = matches!(sent, Sent::Sent(_));
+        if sent && kept.timed {
+            self.marks.note_message(&kept.message);
+        }
         drained.sent += u64::from(sent);
         drained.too_large += u64::from(!sent);
         self.finish(stored.map(|stored| *stored));

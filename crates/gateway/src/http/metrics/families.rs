@@ -1,0 +1,76 @@
+//! Families with labels by door: times of deliveries, queues, and handshakes that failed.
+
+use std::{fmt, time::Duration};
+
+use fogmux_bus::{Bus, Door};
+use prometheus_client::{
+    encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+
+use super::descriptor;
+use crate::{delivery_times::AllDeliveryTimes, handshake_failures::HandshakeFailures};
+
+/// The times of deliveries of all pairs of doors, those included that had none: a rate needs a beginning.
+pub(super) fn deliveries(encoder: &mut DescriptorEncoder<'_>, times: &AllDeliveryTimes) -> fmt::Result {
+    let help = "Time from when a publication was taken until a delivery of it was written, by the doors of publisher and \
+                subscriber; of many publications a sample, in which each stands for 128";
+    let mut family = descriptor(encoder, "delivery_seconds", help, MetricType::Histogram)?;
+    for pair in times.read() {
+        let labels = [("from", pair.from.name()), ("to", pair.to.name())];
+        family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+            pair.sum.as_secs_f64(),
+            pair.count(),
+            &pair.buckets,
+            None,
+        )?;
+    }
+    Ok(())
+}
+
+/// Messages and bytes in the mailboxes of each door.
+pub(super) fn queues(encoder: &mut DescriptorEncoder<'_>, bus: &Bus) -> fmt::Result {
+    let depths = Door::ALL.map(|door| (door.name(), bus.memory().depth(door)));
+    let help = "Messages that wait in the mailboxes of a door";
+    let mut family = descriptor(encoder, "door_queue_messages", help, MetricType::Gauge)?;
+    for (door, (messages, _)) in depths {
+        gauge(messages).encode(family.encode_family(&[("door", door)])?)?;
+    }
+    let help = "Bytes in the mailboxes of a door, of messages in flight and of output included";
+    let mut family = descriptor(encoder, "door_queue_bytes", help, MetricType::Gauge)?;
+    for (door, (_, bytes)) in depths {
+        gauge(bytes).encode(family.encode_family(&[("door", door)])?)?;
+    }
+    Ok(())
+}
+
+/// Handshakes that failed.
+pub(super) fn handshakes(encoder: &mut DescriptorEncoder<'_>, failures: &HandshakeFailures) -> fmt::Result {
+    let help = "Handshakes of TLS, DTLS and QUIC that failed, by reason";
+    let mut family = descriptor(encoder, "handshake_failures", help, MetricType::Counter)?;
+    for (door, transport, reason, count) in failures.each() {
+        let labels = [("door", door.name()), ("transport", transport), ("reason", reason)];
+        ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// A histogram without labels.
+pub(super) fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    times: &fogmux_store::Times,
+) -> fmt::Result {
+    let buckets: Vec<_> = times.buckets().map(|(bound, count)| (upper(bound), count)).collect();
+    let mut family = descriptor(encoder, name, help, MetricType::Histogram)?;
+    family.encode_histogram::<NoLabelSet>(times.sum().as_secs_f64(), times.count(), &buckets, None)
+}
+
+/// The upper bound of a bucket; the last has none.
+fn upper(bound: Option<Duration>) -> f64 {
+    bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64())
+}
+
+fn gauge(value: usize) -> ConstGauge<i64> {
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
+}
