@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
-use fogmux_net::{Admission, AdmissionLimits};
+use fogmux_net::{Admission, AdmissionLimits, Challenges};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
@@ -51,6 +51,8 @@ pub struct Shared {
     pub realm: Box<str>,
     /// The addresses of the listeners.
     pub listening: Listening,
+    /// The challenges of an ACME server that are answered over HTTP.
+    pub challenges: Challenges,
     /// The way of administrators' commands.
     pub administration: Administration,
     /// Connections that are logged in.
@@ -80,6 +82,7 @@ impl Shared {
             proxy: ProxyRules::default(),
             realm: "localhost".into(),
             listening: Listening::default(),
+            challenges: Challenges::default(),
             administration: Administration::default(),
             clients: Arc::default(),
             shutdown: Arc::default(),
