@@ -14,6 +14,9 @@ use crate::tree::Tree;
 
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 
+/// An ACME server, for the certificates of interop.
+const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.3";
+
 /// A program and the Debian package that has it.
 struct Program {
     name: &'static str,
@@ -88,6 +91,7 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     // The compiler is busy while the others wait for the network.
     let rust = rust(tree)?;
     let rest = python(tree)
+        .and_then(|()| go_install("pebble", PEBBLE, tree))
         .and_then(|()| npm(tree))
         .and_then(|()| maven(tree))
         .and_then(|()| LIBRARIES.iter().try_for_each(|at| library(tree, at)));
@@ -202,15 +206,19 @@ fn for_python() -> &'static [&'static str] {
 
 /// The HTTP/2 conformance tester.
 pub(crate) fn h2spec(tree: &Tree) -> Result<()> {
-    let binary = tree.h2spec();
-    if binary.exists() {
-        return said("h2spec", "is there");
+    go_install("h2spec", H2SPEC, tree)
+}
+
+/// A program in Go, of a version that its path names.
+fn go_install(name: &str, path: &str, tree: &Tree) -> Result<()> {
+    if tree.clients().join("bin").join(name).exists() {
+        return said(name, "is there");
     }
     if !on_path("go") {
-        bail!("h2spec needs Go 1.21 or newer: install it from the distribution's golang packages and run this again");
+        bail!("{name} needs Go: install it from the distribution's golang packages and run this again");
     }
-    println!("setup: h2spec by go install");
-    let mut install = command("go", &["install", H2SPEC]);
+    println!("setup: {name} by go install");
+    let mut install = command("go", &["install", path]);
     install
         .env("GOBIN", tree.clients().join("bin"))
         .env("GOPATH", tree.clients().join("go"))

@@ -4,6 +4,7 @@
 //! Invariant: a configuration is either complete and consistent or a list of [`Problems`]. No access is ever opened
 //! because something could not be read.
 
+pub(crate) mod acme;
 pub(crate) mod auth;
 mod clashes;
 mod discovery;

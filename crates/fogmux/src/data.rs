@@ -20,6 +20,8 @@ pub(crate) const PSK: &str = "psk.toml";
 pub(crate) const CERTIFICATES: &str = "certificates.toml";
 /// OSCORE contexts and their sequence numbers, below the data directory.
 pub(crate) const OSCORE: &str = "oscore";
+/// The account, the certificate and the state of an ACME server, below the data directory.
+pub(crate) const ACME: &str = "acme";
 /// Access rules, below the data directory.
 pub(crate) const ACL: &str = "acl.toml";
 /// The files that must not be gone at the next start, below the data directory.

@@ -2,6 +2,7 @@
 //! nothing, and works with and without a running gateway.
 
 mod access;
+mod acme;
 mod certificates;
 mod clock;
 mod configuration;
@@ -105,6 +106,7 @@ fn examine(mut subject: Subject<'_>, valid: bool, readable: bool, report: &mut R
     if valid && readable {
         access::examine(&subject, report);
         certificates::examine(&subject, report);
+        acme::examine(&subject, report);
     }
     files::examine(&subject, report);
     clock::examine(&subject, report);

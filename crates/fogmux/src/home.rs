@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use fogmux_auth::{AnonymousPolicy, Rules, Sources, Users};
 use fogmux_net::{ClientCertificates, ClientTrust, KeyKind, TlsConfig, pki};
 
+use crate::acme;
 use crate::admin_password::{ADMIN, FILE as ADMIN_PASSWORD};
 use crate::callback;
 use crate::client::password_from;
@@ -89,6 +90,7 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
             (tls, Some(made.ca))
         }
     };
+    let tls = if config.acme.domains.is_empty() { tls } else { tls.with_named(&acme::files(directory).certificate) };
     let believed = match config.tls.client_ca_file.as_ref().or(authority.as_ref()) {
         Some(file) => Some(file.clone()),
         // The operator's certificate for the gateway, the gateway's own authority for its clients.

@@ -2,11 +2,12 @@
 //! library lets the fuzzer call the configuration parser.
 
 #![cfg_attr(
-    not(all(feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp")),
+    not(all(feature = "acme", feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp")),
     allow(unused, reason = "the doors of this build need only a part of what all need together")
 )]
 
 mod acl;
+mod acme;
 mod admin_password;
 mod backup;
 #[cfg(feature = "bench")]

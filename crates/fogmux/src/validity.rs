@@ -34,6 +34,24 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
+    /// Judges a certificate by its purpose. One that is renewed by itself has a third of its lifetime left then, which
+    /// may be days: it is late, not near its end, that is worth a word.
+    pub(crate) const fn of(role: Role, now_unix_s: u64, dates: &Dates) -> Self {
+        let judged = Self::at(now_unix_s, dates);
+        match (role, judged.stage) {
+            (Role::ServerByName, Stage::Month | Stage::Week) => {
+                let lifetime = dates.not_after_unix_s.saturating_sub(dates.not_before_unix_s);
+                let stage = match judged.seconds {
+                    left if left <= lifetime / 12 => Stage::Week,
+                    left if left <= lifetime / 4 => Stage::Month,
+                    _ => Stage::Good,
+                };
+                Self { stage, seconds: judged.seconds }
+            }
+            (Role::Server | Role::ServerChain | Role::ServerByName | Role::ClientAuthority, _) => judged,
+        }
+    }
+
     /// Judges a certificate at a moment, in seconds since 1970.
     pub(crate) const fn at(now_unix_s: u64, dates: &Dates) -> Self {
         let Dates { not_before_unix_s, not_after_unix_s, .. } = dates;
@@ -71,6 +89,7 @@ impl fmt::Display for Validity {
 pub(crate) fn subject(role: Role, Dates { subject, .. }: &Dates) -> String {
     let place = match role {
         Role::Server => "the certificate",
+        Role::ServerByName => "the certificate by ACME",
         Role::ServerChain => "the certificate, further down its chain,",
         Role::ClientAuthority => "the certificate of the clients' authority",
     };
@@ -93,6 +112,24 @@ impl fmt::Display for Days {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_that_is_renewed_by_itself_is_judged_by_its_lifetime() {
+        let begin = 1_700_000_000;
+        for lifetime in [90 * DAY_S, 6 * DAY_S] {
+            let end = begin + lifetime;
+            let dates = Dates { subject: String::new(), not_before_unix_s: begin, not_after_unix_s: end };
+            let stage = |now| Validity::of(Role::ServerByName, now, &dates).stage;
+            assert_eq!(stage(begin), Stage::Good);
+            assert_eq!(stage(end - lifetime / 3), Stage::Good, "it is renewed now");
+            assert_eq!(stage(end - lifetime / 4), Stage::Month);
+            assert_eq!(stage(end - lifetime / 12), Stage::Week);
+            assert_eq!(stage(end + 1), Stage::Expired);
+            assert_eq!(stage(begin - 1), Stage::Early);
+        }
+        let dates = Dates { subject: String::new(), not_before_unix_s: begin, not_after_unix_s: begin + 90 * DAY_S };
+        assert_eq!(Validity::of(Role::Server, dates.not_after_unix_s - 30 * DAY_S, &dates).stage, Stage::Month);
+    }
 
     #[test]
     fn each_second_of_a_certificate_has_its_stage_and_words() {

@@ -63,6 +63,8 @@ pub(crate) fn count_failed(
             let shares = &ctx.shared.metrics.shares;
             shares.gave_way(Table::TlsHandshakes, &Owner::nameless(from), 1, ctx.now());
         }
+        // The engine that ordered it says so.
+        HandshakeError::Validation => {}
         HandshakeError::Failed(_) => metrics.misbehaved.increment(),
     }
 }

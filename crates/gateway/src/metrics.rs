@@ -87,6 +87,15 @@ pub struct Discovery {
     pub suppressed: Counter,
 }
 
+/// Certificates of an ACME server.
+#[derive(Debug, Default)]
+pub struct Acme {
+    /// Certificates that were issued.
+    pub issued: Counter,
+    /// Attempts to have one issued that failed.
+    pub failures: Counter,
+}
+
 /// Reloads by SIGHUP, by outcome.
 #[derive(Debug, Default)]
 pub struct Reloads {
@@ -152,6 +161,8 @@ pub struct Metrics {
     pub deliveries: AllDeliveryTimes,
     /// Refusals in tables that all principals share.
     pub shares: ShareMetrics,
+    /// Certificates of an ACME server.
+    pub acme: Acme,
     /// Reloads by SIGHUP.
     pub reloads: Reloads,
     /// Lines of the log that were left out because their place in the program had written too many.
@@ -185,6 +196,12 @@ impl Certificates {
         // Of several addresses one name is left.
         encrypted.dedup_by(|one, other| one.0 == other.0);
         Self { tls: tls.cloned(), listeners: encrypted }
+    }
+
+    /// When the certificate of an ACME server expires, in seconds since 1970; `None` without one.
+    #[must_use]
+    pub fn of_acme_unix_s(&self) -> Option<u64> {
+        Some(self.tls.as_ref()?.named()?.dates()?.not_after_unix_s)
     }
 
     /// When the certificate of each listener expires, in seconds since 1970.

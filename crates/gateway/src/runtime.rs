@@ -173,6 +173,7 @@ impl Gateway {
         let plan = Plan { tls: config.tls.as_ref(), quic: &config.quic, workers };
         let sockets = open::all(&listening, &plan)?;
         let certificates = Certificates::of(listening.each().map(|(_, spot)| &spot.listen), config.tls.as_ref());
+        let challenges = config.tls.as_ref().map(|tls| tls.challenges().clone()).unwrap_or_default();
         let (draining, watched) = watch::channel(Phase::Open);
         let doors = Doors {
             #[cfg(feature = "mqtt")]
@@ -190,6 +191,7 @@ impl Gateway {
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
             listening,
+            challenges,
             #[cfg(feature = "xmpp")]
             realm: doors.xmpp.realm().into(),
             ..Shared::new(bus, authority, clock, watched)

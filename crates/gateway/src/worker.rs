@@ -10,7 +10,7 @@ use std::{
 
 use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
 use fogmux_bus::{Bus, Message, Timestamp, Worker, WorkerId};
-use fogmux_net::{Admission, AdmissionLimits};
+use fogmux_net::{Admission, AdmissionLimits, Challenges};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
@@ -57,6 +57,8 @@ pub struct Shared {
     pub realm: Box<str>,
     /// The addresses of the listeners.
     pub listening: Listening,
+    /// The challenges of an ACME server that are answered over HTTP.
+    pub challenges: Challenges,
     /// The way of administrators' commands.
     pub administration: Administration,
     /// Connections that are logged in.
@@ -86,6 +88,7 @@ impl Shared {
             proxy: ProxyRules::default(),
             realm: "localhost".into(),
             listening: Listening::default(),
+            challenges: Challenges::default(),
             administration: Administration::default(),
             clients: Arc::default(),
             shutdown: Arc::default(),

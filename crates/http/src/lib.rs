@@ -30,4 +30,4 @@ pub mod websocket;
 pub use event::Event;
 pub use problem::{Kind, Problem};
 pub use query::Query;
-pub use route::Route;
+pub use route::{Route, Unroutable};

@@ -13,6 +13,9 @@ use crate::problem::{Kind, Problem};
 /// Longest topic in bytes, the length of an MQTT string ([MQTT-1.5.4]).
 pub const TOPIC_BYTES_MAX: usize = 65_535;
 
+/// RFC 8555 §8.3.
+const ACME_CHALLENGE: &str = "/.well-known/acme-challenge/";
+
 /// The resource that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route<'a> {
@@ -26,6 +29,8 @@ pub enum Route<'a> {
     Mqtt,
     /// `/.well-known/coap`: CoAP over WebSocket (RFC 8323 §8.1).
     Coap,
+    /// `/.well-known/acme-challenge/<token>` (RFC 8555 §8.3): the token, which may be any.
+    AcmeChallenge(&'a str),
     /// `/openapi.json`.
     OpenApi,
     /// `/healthz`: the process responds.
@@ -152,7 +157,7 @@ impl<'a> Route<'a> {
             "/login" => Ok(Self::Login),
             "/logout" => Ok(Self::Logout),
             "*" => Ok(Self::Server),
-            _ => Err(Unroutable::Unknown),
+            _ => path.strip_prefix(ACME_CHALLENGE).map(Self::AcmeChallenge).ok_or(Unroutable::Unknown),
         }
     }
 
@@ -166,6 +171,7 @@ impl<'a> Route<'a> {
             Self::Subscribe
             | Self::Mqtt
             | Self::Coap
+            | Self::AcmeChallenge(_)
             | Self::OpenApi
             | Self::Health
             | Self::Ready
@@ -188,6 +194,8 @@ impl<'a> Route<'a> {
             Self::Asset(_) => true,
             // The MQTT session inside authenticates with CONNECT, CoAP by its messages or the handshake below.
             Self::Mqtt | Self::Coap => true,
+            // An ACME server has no credentials. There is nothing but challenges under way.
+            Self::AcmeChallenge(_) => true,
             Self::Topic(_) | Self::Subscribe | Self::Publish | Self::Metrics | Self::Api(_) => false,
         }
     }

@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 
 use crate::{
-    certificate::ServerIdentity,
+    by_name::Served,
+    challenges::Challenges,
     channel::{Channel, PskGuard},
     clients::{ClientTrust, RefusedCertificate, refused::told},
     handshake_failure::HandshakeFailure,
@@ -28,7 +29,8 @@ const HANDSHAKES_MAX: usize = 1024;
 #[derive(Clone)]
 pub struct TlsAcceptor {
     pub(crate) stack: ServerStack,
-    pub(crate) identity: ServerIdentity,
+    pub(crate) served: Served,
+    pub(crate) challenges: Challenges,
     pub(crate) trust: Option<ClientTrust>,
     /// Whether open connections end with their certificate.
     pub(crate) cut_revoked: bool,
@@ -58,15 +60,26 @@ pub enum HandshakeError {
     /// There were too many at once, and most of them from there.
     #[error("the TLS handshake gave way to one from another network or host")]
     GaveWay,
+    /// It was an ACME server's, which has validated a name by it: no connection follows (RFC 8737 §3).
+    #[error("an ACME server has validated a name")]
+    Validation,
     /// The peer does not speak TLS, or none that we do, or went away.
     #[error("the TLS handshake failed: {0}")]
     Failed(io::Error),
 }
 
+/// The end of a handshake that was a validation.
+#[derive(Debug, thiserror::Error)]
+#[error("an ACME server has validated a name")]
+struct Validation;
+
 impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
-        let gave_way = error.get_ref().is_some_and(|inner| inner.is::<GaveWay>());
-        if gave_way { Self::GaveWay } else { Self::Failed(error) }
+        match error.get_ref() {
+            Some(inner) if inner.is::<GaveWay>() => Self::GaveWay,
+            Some(inner) if inner.is::<Validation>() => Self::Validation,
+            Some(_) | None => Self::Failed(error),
+        }
     }
 }
 
@@ -91,10 +104,11 @@ impl HandshakeError {
 }
 
 impl TlsAcceptor {
-    pub(crate) fn new(stack: ServerStack, identity: ServerIdentity) -> Self {
+    pub(crate) fn new(stack: ServerStack, served: Served) -> Self {
         Self {
             stack,
-            identity,
+            served,
+            challenges: Challenges::default(),
             trust: None,
             cut_revoked: false,
             requires_certificate: false,
@@ -175,7 +189,7 @@ impl TlsAcceptor {
                 let place = self.places.take(from).await;
                 let (stream, mut channel, chain) = place.hold(server.accept(socket, self.guard.clone())).await?;
                 self.verify_again(&chain)?;
-                channel.end_point = self.identity.end_point();
+                channel.end_point = self.served.own.loaded().end_point();
                 Ok((Stream::openssl(stream), channel, chain))
             }
         }
@@ -184,6 +198,10 @@ impl TlsAcceptor {
     async fn rustls(&self, config: &Arc<ServerConfig>, socket: Socket, from: IpAddr) -> io::Result<Finished> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
         let place = self.places.take(from).await;
+        if let Some(validation) = self.challenges.config_for(&start.client_hello()) {
+            place.hold(start.into_stream(validation)).await?;
+            return Err(io::Error::other(Validation));
+        }
         let stream = place.hold(told(start.into_stream(Arc::clone(config)))).await?;
         let connection = stream.get_ref().1;
         let chain: Vec<_> =
@@ -192,7 +210,7 @@ impl TlsAcceptor {
             self.verify_again(&chain)?;
         }
         let mut channel = Channel::of_rustls(connection).map_err(io::Error::other)?;
-        channel.end_point = self.identity.end_point();
+        channel.end_point = self.served.certificate(connection.server_name()).end_point();
         Ok((Stream::rustls(stream), channel, chain))
     }
 

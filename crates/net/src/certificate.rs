@@ -10,7 +10,6 @@ use ring::digest;
 use rustls::{
     Error, InconsistentKeys,
     pki_types::{CertificateDer, PrivateKeyDer},
-    server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
@@ -51,6 +50,11 @@ impl Certificate {
         &self.dates
     }
 
+    /// `tls-server-end-point` (RFC 5929 §4.1).
+    pub(crate) fn end_point(&self) -> Option<Box<[u8]>> {
+        self.end_point.clone()
+    }
+
     /// As rustls has it.
     pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.certified)
@@ -87,17 +91,6 @@ impl ServerIdentity {
     pub(crate) fn loaded(&self) -> Arc<Certificate> {
         Arc::clone(&self.0.certificate.read().unwrap_or_else(PoisonError::into_inner))
     }
-
-    /// `tls-server-end-point` (RFC 5929 §4.1).
-    pub(crate) fn end_point(&self) -> Option<Box<[u8]>> {
-        self.loaded().end_point.clone()
-    }
-}
-
-impl ResolvesServerCert for ServerIdentity {
-    fn resolve(&self, _client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.loaded().certified))
-    }
 }
 
 impl fmt::Debug for ServerIdentity {
@@ -112,7 +105,8 @@ impl fmt::Debug for Certificate {
     }
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<Arc<Certificate>, TlsError> {
+/// Reads a chain and its key.
+pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Arc<Certificate>, TlsError> {
     let (certificate_file, key_file) = (certificate, key);
     let failed = |file: &Path, why: String| TlsError::File { file: file.into(), why };
     let chain = pem::certificates(certificate_file)?;

@@ -6,7 +6,9 @@
 
 pub mod acceptor;
 pub mod admission;
+pub mod by_name;
 pub mod certificate;
+pub mod challenges;
 pub mod channel;
 pub mod clients;
 mod dates;
@@ -31,6 +33,8 @@ pub mod tls;
 
 pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
+pub use by_name::Named;
+pub use challenges::{ChallengeError, Challenges, UnderWay};
 pub use channel::{Channel, ClientCertificate, PskAttempt, PskGuard, PskSource, hex};
 pub use clients::{ClientTrust, Cut, ListExpiry, RefusedCertificate, Stamp};
 pub use error::TlsError;

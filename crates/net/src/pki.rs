@@ -162,6 +162,12 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
 }
 
+/// Whether a clock shows a time at which this program existed: a board without a battery starts in 1970.
+#[must_use]
+pub fn is_believable(now: SystemTime) -> bool {
+    now.duration_since(UNIX_EPOCH).is_ok_and(|since| since >= EARLIEST)
+}
+
 /// A clock before [`EARLIEST`] is not believed.
 fn believable(now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().max(EARLIEST)

@@ -14,7 +14,9 @@ use rustls::{ServerConfig, crypto::ring::Ticketer};
 
 use crate::{
     acceptor::{ServerStack, TlsAcceptor},
+    by_name::{ByName, Named, Served},
     certificate::{Certificate, ServerIdentity},
+    challenges::Challenges,
     channel::PskSource,
     clients::ClientTrust,
     dates::Dates,
@@ -29,6 +31,9 @@ use crate::{
 pub struct TlsConfig {
     /// At least one; the first is for profiles that do not care.
     identities: Vec<ServerIdentity>,
+    /// For clients of rustls's listeners that ask for one of its names.
+    by_name: Option<ByName>,
+    challenges: Challenges,
     trust: Option<ClientTrust>,
     cut_revoked: bool,
     psk: Option<Arc<dyn PskSource>>,
@@ -53,6 +58,8 @@ pub enum Role {
     Server,
     /// Of an authority between the server's own and one that clients trust; a client may know another way.
     ServerChain,
+    /// The server's for clients that ask for one of its names, which is renewed by itself.
+    ServerByName,
     /// Of an authority that client certificates are verified against.
     ClientAuthority,
 }
@@ -65,6 +72,8 @@ impl TlsConfig {
     pub fn load(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         Ok(Self {
             identities: vec![ServerIdentity::load(certificate, key)?],
+            by_name: None,
+            challenges: Challenges::default(),
             trust: None,
             cut_revoked: false,
             psk: None,
@@ -79,6 +88,33 @@ impl TlsConfig {
     pub fn with_certificate(mut self, certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         self.identities.push(ServerIdentity::load(certificate, key)?);
         Ok(self)
+    }
+
+    /// With a certificate for clients that ask for one of its names, in one file with its key ([`Named::read`]), which
+    /// need not exist yet.
+    #[must_use]
+    pub fn with_named(self, file: &Path) -> Self {
+        Self { by_name: Some(ByName::open(file)), ..self }
+    }
+
+    /// The certificate for clients that ask for one of its names, once there is one.
+    #[must_use]
+    pub fn named(&self) -> Option<Named> {
+        self.by_name.as_ref()?.named()
+    }
+
+    /// Reads the file of that certificate again.
+    ///
+    /// # Errors
+    /// [`TlsError`]; the certificate stays as it was.
+    pub fn reload_named(&self) -> Result<(), TlsError> {
+        self.by_name.as_ref().map_or(Ok(()), ByName::reload)
+    }
+
+    /// The challenges of an ACME server that its acceptors answer.
+    #[must_use]
+    pub const fn challenges(&self) -> &Challenges {
+        &self.challenges
     }
 
     /// Believing client certificates; with `cut_revoked`, open connections end when theirs is revoked.
@@ -131,6 +167,12 @@ impl TlsConfig {
                 all.push(InUse { role, file: file.to_owned(), dates: dates.clone() });
             }
         }
+        if let Some((by_name, named)) = self.by_name.as_ref().and_then(|by_name| Some((by_name, by_name.named()?))) {
+            for (index, dates) in named.chain_dates().iter().enumerate() {
+                let role = if index == 0 { Role::ServerByName } else { Role::ServerChain };
+                all.push(InUse { role, file: by_name.file().to_owned(), dates: dates.clone() });
+            }
+        }
         if let Some(trust) = &self.trust {
             let [file, _] = trust.files();
             let authorities = trust.dates().into_iter();
@@ -158,6 +200,9 @@ impl TlsConfig {
         for (identity, fresh) in self.identities.iter().zip(fresh) {
             identity.replace(fresh);
         }
+        if let Some(by_name) = &self.by_name {
+            by_name.reload_or_say();
+        }
         Ok(())
     }
 
@@ -166,7 +211,8 @@ impl TlsConfig {
     pub fn files(&self) -> Vec<PathBuf> {
         let own = self.identities.iter().flat_map(ServerIdentity::files);
         let clients = self.trust.iter().flat_map(ClientTrust::files);
-        own.chain(clients).map(Path::to_path_buf).collect()
+        let by_name = self.by_name.iter().map(ByName::file);
+        own.chain(clients).chain(by_name).map(Path::to_path_buf).collect()
     }
 
     /// Does handshakes for a TCP listener that speaks one of `alpn`; a client that offers no protocol is served as
@@ -185,7 +231,8 @@ impl TlsConfig {
             Stack::Plain => return Err(TlsError::Stack(security.profile.name)),
         };
         let expensive = !security.profile.psk && KeyKind::Rsa2048.is_in(identity.loaded().leaf());
-        let mut acceptor = TlsAcceptor::new(stack, identity);
+        let mut acceptor = TlsAcceptor::new(stack, self.served(security.profile, identity));
+        acceptor.challenges = self.challenges.clone();
         acceptor.trust.clone_from(&self.trust);
         acceptor.cut_revoked = self.cut_revoked;
         acceptor.requires_certificate = security.client_certificates == ClientCertificates::Required;
@@ -199,6 +246,12 @@ impl TlsConfig {
             Stack::Rustls => self.rustls(security, &self.identity(security.profile)?, alpn, Some(&[Version::Tls13])),
             Stack::OpenSsl | Stack::Plain => Err(TlsError::Stack(security.profile.name)),
         }
+    }
+
+    /// The certificate by name has an ECDSA key, which some profiles do not want.
+    fn served(&self, profile: &'static Profile, own: ServerIdentity) -> Served {
+        let fits = profile.server_key.is_none_or(|kind| kind == KeyKind::EcdsaP256);
+        Served { own, by_name: self.by_name.clone().filter(|_| fits) }
     }
 
     fn identity(&self, profile: &'static Profile) -> Result<ServerIdentity, TlsError> {
@@ -243,7 +296,7 @@ impl TlsConfig {
                 builder.with_client_cert_verifier(trust()?.for_rustls(true, profile.client_key))
             }
         };
-        let mut config = builder.with_cert_resolver(Arc::new(identity.clone()));
+        let mut config = builder.with_cert_resolver(Arc::new(self.served(profile, identity.clone())));
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         // Stateless tickets: a reconnect storm resumes without signatures, and an idle session costs us nothing. A
         // client's certificate travels inside, so that who resumes is who began.

@@ -178,3 +178,135 @@ async fn quic_serves_retries_when_busy_and_refuses_when_full() {
     assert!(retried >= 2, "the second and the third had to prove their address");
     drop((first, second));
 }
+
+/// A client that asks for a name, and the leaf and the protocol that it is served with.
+async fn shown(address: SocketAddr, mut config: ClientConfig, name: &str) -> Option<(CertificateDer<'static>, bool)> {
+    let provider = Arc::new(ring::default_provider());
+    config.dangerous().set_certificate_verifier(Arc::new(Everything(provider)));
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = name.to_owned().try_into().unwrap();
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+    let connection = stream.get_ref().1;
+    let leaf = connection.peer_certificates().unwrap().first().unwrap().clone().into_owned();
+    Some((leaf, connection.alpn_protocol() == Some(b"acme-tls/1")))
+}
+
+/// Verifies nothing: what is shown is what these tests look at.
+#[derive(Debug)]
+struct Everything(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for Everything {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_by_name_is_for_clients_that_ask_for_its_names_and_replaced_while_it_is_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tls, pki) = certificates(directory.path());
+    let file = directory.path().join("named");
+    let tls = tls.with_named(&file);
+    let issue = || {
+        let other = tempfile::tempdir().unwrap();
+        let authority = pki::Authority::open_or_make(other.path(), SystemTime::now()).unwrap();
+        let names = vec!["fog.example".try_into().unwrap()];
+        let wanted = pki::Wanted { names, ..pki::Wanted::new(pki::Purpose::Server, "fog.example") };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let issued = authority.issue(&wanted, fogmux_net::KeyKind::EcdsaP256, now).unwrap();
+        std::fs::write(&file, format!("{}{}", *issued.key, issued.certificate)).unwrap();
+    };
+    let acceptor = tls.acceptor(&Security::default(), &[]).unwrap();
+    let (listener, address) = listen();
+    tokio::spawn(async move {
+        loop {
+            let (stream, from) = listener.accept().await.unwrap();
+            let _ = acceptor.accept(stream, from.ip()).await;
+        }
+    });
+    let asked = async |name: &str| shown(address, client(&pki.ca, &[]), name).await.unwrap().0;
+    let own = asked("fog.example").await;
+    assert!(tls.named().is_none());
+    issue();
+    tls.reload().unwrap();
+    let named = asked("FOG.example").await;
+    assert_ne!(named, own);
+    for other in ["localhost", "a.fog.example", "127.0.0.1"] {
+        assert_eq!(asked(other).await, own, "{other}");
+    }
+    std::fs::write(&file, "nothing").unwrap();
+    tls.reload().unwrap();
+    assert!(tls.reload_named().is_err());
+    assert_eq!(asked("fog.example").await, named, "what cannot be used replaces nothing");
+    issue();
+    tls.reload_named().unwrap();
+    assert_ne!(asked("fog.example").await, named);
+    std::fs::remove_file(&file).unwrap();
+    tls.reload().unwrap();
+    assert!(tls.named().is_some());
+}
+
+/// RFC 8737 §3.
+#[tokio::test]
+async fn a_handshake_of_an_acme_server_is_answered_while_its_challenge_is_under_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tls, pki) = certificates(directory.path());
+    let acceptor = tls.acceptor(&Security::default(), &[b"h2"]).unwrap();
+    let (listener, address) = listen();
+    let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let (stream, from) = listener.accept().await.unwrap();
+            ended.send(acceptor.accept(stream, from.ip()).await.map(drop)).unwrap();
+        }
+    });
+    let validation: &[&[u8]] = &[b"acme-tls/1"];
+    let asked = async |name: &str, alpn: &[&[u8]]| shown(address, client(&pki.ca, alpn), name).await;
+    assert_eq!(asked("fog.example", validation).await, None);
+    assert!(matches!(ends.recv().await.unwrap(), Err(HandshakeError::Failed(_))));
+    let under_way = tls.challenges().begin_tls_alpn("fog.example", &[7; 32]).unwrap();
+    let (leaf, is_validation) = asked("fog.example", validation).await.unwrap();
+    assert!(is_validation);
+    assert!(matches!(ends.recv().await.unwrap(), Err(HandshakeError::Validation)), "no connection follows");
+    // id-pe-acmeIdentifier, critical, with the digest in an OCTET STRING.
+    let extension = [&[0x06, 8, 0x2b, 6, 1, 5, 5, 7, 1, 31, 1, 1, 0xff, 4, 34, 4, 32][..], &[7; 32]].concat();
+    assert!(leaf.windows(extension.len()).any(|window| window == extension));
+    for (name, alpn) in [("other.example", validation), ("127.0.0.1", validation)] {
+        assert_eq!(asked(name, alpn).await, None, "{name}");
+        assert!(matches!(ends.recv().await.unwrap(), Err(HandshakeError::Failed(_))));
+    }
+    let (leaf_of_others, is_validation) = asked("fog.example", &[b"h2", b"acme-tls/1"]).await.unwrap();
+    assert!(!is_validation && leaf_of_others != leaf, "a client that can do more is no ACME server");
+    assert!(ends.recv().await.unwrap().is_ok());
+    drop(under_way);
+    assert_eq!(asked("fog.example", validation).await, None);
+}

@@ -127,6 +127,8 @@ fn named(config: &Config) -> Vec<(&'static str, Option<&Path>)> {
         ("tls.key_file", tls.key_file.as_deref()),
         ("tls.client_ca_file", tls.client_ca_file.as_deref()),
         ("tls.crl_file", tls.crl_file.as_deref()),
+        ("acme.ca_file", config.acme.ca_file.as_deref()),
+        ("acme.external_account_key_file", config.acme.external_account_key_file.as_deref()),
         ("coap.oscore.directory", config.coap.oscore.directory.as_deref()),
     ]
 }

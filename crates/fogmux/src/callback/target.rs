@@ -7,11 +7,11 @@ use http::Uri;
 /// The target of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(super) secure: bool,
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) authority: String,
-    pub(super) path: String,
+    pub(crate) secure: bool,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) authority: String,
+    pub(crate) path: String,
 }
 
 impl Target {

@@ -54,7 +54,7 @@ impl Judged {
         let text = format!("{} {validity}", subject(role, dates));
         match (validity.stage, role) {
             (Stage::Good, _) => {}
-            (Stage::Expired, Role::Server) => self.refuse(key, file, text),
+            (Stage::Expired, Role::Server | Role::ServerByName) => self.refuse(key, file, text),
             // Clients may know another way to an authority, and other authorities may be in the file.
             (Stage::Expired, Role::ServerChain | Role::ClientAuthority) => self.warn(key, file, text),
             (Stage::Month | Stage::Week | Stage::Early, _) => self.warn(key, file, text),

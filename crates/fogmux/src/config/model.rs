@@ -11,6 +11,7 @@ use fogmux_net::{AdmissionLimits, ListExpiry, proxy::Proxies};
 use fogmux_store::{Durability, StoreConfig};
 use tracing_subscriber::filter::Targets;
 
+use super::acme::Acme;
 use super::auth::Auth;
 use super::discovery::Discovery;
 use super::doors::{Coap, Http, Mqtt, Xmpp};
@@ -36,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) store: Store,
     pub(crate) auth: Auth,
     pub(crate) tls: Tls,
+    pub(crate) acme: Acme,
     pub(crate) log: Log,
 }
 
@@ -54,6 +56,8 @@ impl Section for Config {
         reader.section("store", &mut self.store);
         reader.section("auth", &mut self.auth);
         reader.section("tls", &mut self.tls);
+        #[cfg(feature = "acme")]
+        reader.section("acme", &mut self.acme);
         reader.section("log", &mut self.log);
     }
 }
@@ -85,6 +89,7 @@ impl Config {
             ("store", self.store != other.store),
             ("auth", self.auth.admin_password_file != other.auth.admin_password_file),
             ("tls", self.tls != other.tls),
+            ("acme", self.acme != other.acme),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
     }

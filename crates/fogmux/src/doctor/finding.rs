@@ -28,7 +28,7 @@ impl Level {
 }
 
 /// The names of all findings; `docs/operating/doctor.md` explains each.
-pub(super) const NAMES: [&str; 29] = [
+pub(super) const NAMES: [&str; 31] = [
     "configuration",
     "configuration-remark",
     "data-directory",
@@ -46,6 +46,8 @@ pub(super) const NAMES: [&str; 29] = [
     "files-owner",
     "certificate",
     "certificate-key",
+    "acme-certificate",
+    "acme-failure",
     "revocation-list",
     "clock",
     "clock-synchronised",

@@ -22,8 +22,8 @@ pub(super) fn examine(config: Option<&Path>, directory: &Path, report: &mut Repo
     let more = more.filter(|file| file.extension().is_some_and(|extension| extension == "toml"));
     let configuration = config.map(Path::to_owned).into_iter().chain(more);
     let named = [data::USERS, data::ACL, data::PSK, data::CERTIFICATES, admin_password::FILE];
-    let pki = inside(&directory.join(data::PKI));
-    let of_data = named.map(|name| directory.join(name)).into_iter().chain(pki);
+    let made = [data::PKI, data::ACME].into_iter().flat_map(|name| inside(&directory.join(name)));
+    let of_data = named.map(|name| directory.join(name)).into_iter().chain(made);
     let mut any = |files: &mut dyn Iterator<Item = PathBuf>| files.filter(|file| is_strange(file, report)).count() > 0;
     Unreadable { configuration: any(&mut configuration.into_iter()), data: any(&mut of_data.into_iter()) }
 }

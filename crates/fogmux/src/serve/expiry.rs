@@ -41,7 +41,7 @@ impl Expiry {
         let mut warnings = Vec::new();
         let mut said = Vec::new();
         for certificate in certificates {
-            let validity = Validity::at(unix_s, &certificate.dates);
+            let validity = Validity::of(certificate.role, unix_s, &certificate.dates);
             if validity.stage == Stage::Good {
                 continue;
             }
@@ -75,6 +75,7 @@ impl Said {
 const fn consequence(role: Role) -> &'static str {
     match role {
         Role::Server => "clients do not accept it beyond its dates; a new one is read within seconds",
+        Role::ServerByName => "its renewal is late, and `fogmux doctor` says why",
         Role::ServerChain => "clients that know no other way to an authority do not accept it beyond its dates",
         Role::ClientAuthority => "certificates of clients that it has signed are not accepted beyond its dates",
     }

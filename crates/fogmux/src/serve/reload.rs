@@ -17,6 +17,8 @@ use super::logging::{self, Log, Missing};
 use super::renewal::Renewal;
 use super::watch::Watch;
 use super::{banner, configuration};
+#[cfg(feature = "acme")]
+use crate::acme;
 use crate::cli::Serve;
 use crate::compose::{self, Running};
 use crate::config::{self, Config};
@@ -44,6 +46,8 @@ pub(crate) struct Reloader {
     clock: Clock,
     expiry: Expiry,
     renewal: Renewal,
+    #[cfg(feature = "acme")]
+    acme: Option<acme::Engine>,
 }
 
 /// Settings that are read and checked, but not applied yet.
@@ -58,7 +62,20 @@ impl Reloader {
     /// `watch` was started before anything was read.
     pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
         let (clock, expiry, renewal) = (Clock::new(), Expiry::default(), Renewal::default());
-        Self { arguments, config, home, log, watch, clock, expiry, renewal }
+        #[cfg(feature = "acme")]
+        let acme = acme::Engine::new(&config, &home);
+        Self {
+            arguments,
+            config,
+            home,
+            log,
+            watch,
+            clock,
+            expiry,
+            renewal,
+            #[cfg(feature = "acme")]
+            acme,
+        }
     }
 
     /// Begins to take the commands of administrators.
@@ -90,6 +107,10 @@ impl Reloader {
             counter.add(count.saturating_sub(counter.get()));
         }
         let Some(tls) = running.gateway.tls() else { return };
+        #[cfg(feature = "acme")]
+        if let Some(engine) = &mut self.acme {
+            engine.look(&metrics.acme, tls);
+        }
         if self.renewal.is_under_way() {
             return;
         }
@@ -193,6 +214,10 @@ impl Reloader {
         shared.verifiers.configure(config.auth.verification);
         for section in self.config.sections_that_need_a_restart(&config) {
             tracing::warn!("[{section}] has changed; that takes effect when the gateway is restarted");
+        }
+        #[cfg(feature = "acme")]
+        if let Some(engine) = &mut self.acme {
+            engine.retry();
         }
         self.config.take_over(config);
         self.watch = watch;

@@ -156,6 +156,18 @@ impl Snapshot {
             let gauge = ConstGauge::new(i64::try_from(unix_s).unwrap_or(i64::MAX));
             gauge.encode(family.encode_family(&[("listener", listener)])?)?;
         }
+        if let Some(unix_s) = self.0.metrics.certificates.of_acme_unix_s() {
+            let help = "When the certificate of the ACME server expires, in seconds since 1970";
+            let gauge = ConstGauge::new(i64::try_from(unix_s).unwrap_or(i64::MAX));
+            gauge.encode(descriptor(encoder, "acme_certificate_not_after_seconds", help, MetricType::Gauge)?)?;
+        }
+        let acme = &self.0.metrics.acme;
+        for (name, help, counter) in [
+            ("acme_certificates", "Certificates that an ACME server has issued", &acme.issued),
+            ("acme_failures", "Attempts to have a certificate issued that failed", &acme.failures),
+        ] {
+            ConstCounter::new(counter.get()).encode(descriptor(encoder, name, help, MetricType::Counter)?)?;
+        }
         Ok(())
     }
 

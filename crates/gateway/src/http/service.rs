@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use fogmux_bus::Timestamp;
-use fogmux_http::{Kind, Problem, Route, origin, websocket::handshake};
+use fogmux_http::{Kind, Problem, Route, Unroutable, origin, websocket::handshake};
 use http::{
     HeaderName, Method, Request, Response, StatusCode, Version,
     header::{EXPECT, HOST, ORIGIN},
@@ -63,6 +63,9 @@ impl Conn {
         B: Body<Data = Bytes> + Unpin + 'static,
     {
         let route = Route::parse(parts.uri.path()).map_err(|unroutable| unroutable.problem())?;
+        if let Route::AcmeChallenge(token) = route {
+            return self.acme_challenge(&parts, token).map(Answer::now);
+        }
         let route = if websocket::is_mqtt_at_root(&route, &parts) { Route::Mqtt } else { route };
         let known = knows(&route, &parts);
         let identified = self.screen(&route, &parts, known)?;
@@ -171,6 +174,7 @@ impl Conn {
             }),
             Route::Mqtt
             | Route::Coap
+            | Route::AcmeChallenge(_)
             | Route::OpenApi
             | Route::Health
             | Route::Ready
@@ -193,6 +197,7 @@ impl Conn {
             Route::Server => Ok(respond::allow(StatusCode::NO_CONTENT, route.allow())),
             Route::Mqtt => websocket::mqtt(self, parts),
             Route::Coap => websocket::coap(self, parts),
+            Route::AcmeChallenge(token) => self.acme_challenge(parts, token),
             Route::Topic(_)
             | Route::Subscribe
             | Route::Publish
@@ -201,6 +206,16 @@ impl Conn {
             | Route::Login
             | Route::Logout => Err(Problem::new(Kind::Unauthorized)),
         }
+    }
+
+    /// Answers an ACME server (RFC 8555 §8.3) under the name that it validates, which is what other routes take for a
+    /// foreign one. To everybody else there is no resource of this path.
+    fn acme_challenge(&self, parts: &Parts, token: &str) -> Result<Response<Payload>, Problem<'static>> {
+        let asked = host(parts)?.map(origin::without_port).unwrap_or_default();
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let answer = self.ctx.shared.challenges.key_authorization(asked, token).filter(|_| reads);
+        let answer = answer.ok_or_else(|| Unroutable::Unknown.problem())?;
+        Ok(respond::own("application/octet-stream", answer.as_bytes().to_vec()))
     }
 
     /// Refuses requests of foreign web pages, on every route and in every version, and identifies the client if the

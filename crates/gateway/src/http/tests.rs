@@ -1,5 +1,6 @@
 //! The door over pipes, with requests written by hand: what every version shares, and the framing of HTTP/1.1.
 
+mod acme;
 mod admin;
 mod credentials;
 mod deadlines;

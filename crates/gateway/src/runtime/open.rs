@@ -73,7 +73,7 @@ pub(super) enum Udp {
     Coaps { socket: std::net::UdpSocket, listener: Box<coap::DtlsListener> },
     /// QUIC: one in all, for two endpoints on one port were slower.
     #[cfg(feature = "http")]
-    Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, listen: Listen, place: Place },
+    Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, listen: Box<Listen>, place: Place },
 }
 
 /// The sockets of a listener at one address.
@@ -259,7 +259,7 @@ impl Prepared {
                 let address = socket.local_addr()?;
                 let (tls, limits, listen, place) = (tls.clone(), *limits, self.listen.clone(), self.place);
                 let last = self.workers.saturating_sub(1);
-                (Bound::Udp(vec![(last, Udp::Http3 { socket, tls, limits, listen, place })]), address)
+                (Bound::Udp(vec![(last, Udp::Http3 { socket, tls, limits, listen: Box::new(listen), place })]), address)
             }
         };
         listening.opened(self.place, address);

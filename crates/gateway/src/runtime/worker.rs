@@ -216,7 +216,7 @@ fn serve_udp(doors: &WorkerDoors, udp: Udp, tasks: &Tasks) {
         Udp::Http3 { socket, tls, limits, listen, place } => {
             match quic::server(socket, &tls, &listen.security, &[b"h3"], &limits) {
                 Ok(endpoint) => {
-                    tasks.spawn(http::serve_quic(Rc::clone(&doors.http), endpoint, tls, listen, Some(place)))
+                    tasks.spawn(http::serve_quic(Rc::clone(&doors.http), endpoint, tls, *listen, Some(place)))
                 }
                 Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
             }

@@ -1,0 +1,55 @@
+//! The state of ACME that a restart must not forget: a gateway that is restarted again and again would use up what the
+//! server allows in an hour.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::data;
+
+/// Attempts so far, and the times of the next. All times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct State {
+    /// What it is about: another server, name or challenge begins anew.
+    pub(crate) subject: String,
+    /// Attempts that have failed since the last success.
+    pub(crate) failures: u32,
+    pub(crate) last_failure: Option<Failure>,
+    /// No attempt before this.
+    pub(crate) next_unix_s: u64,
+    /// No attempt before this, by the server's word (`Retry-After`).
+    pub(crate) asked_unix_s: u64,
+    /// When the certificate is renewed; 0 for the usual part of its lifetime.
+    pub(crate) renew_unix_s: u64,
+    /// When the server is asked for a better time (RFC 9773); 0 for never.
+    pub(crate) ask_unix_s: u64,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) unix_s: u64,
+    pub(crate) reason: String,
+    /// The type of the server's problem (RFC 8555 §6.7) without its prefix; `None` if it has not answered.
+    pub(crate) problem: Option<String>,
+}
+
+impl State {
+    /// Reads the file; the beginning if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    pub(crate) fn read(file: &Path) -> io::Result<Self> {
+        match std::fs::read(file) {
+            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn write(&self, file: &Path) -> io::Result<()> {
+        data::replace_private(file, &serde_json::to_vec_pretty(self)?)
+    }
+}
