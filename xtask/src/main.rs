@@ -19,6 +19,7 @@ mod setup;
 mod simulate;
 mod size;
 mod tree;
+mod wear;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,6 +44,11 @@ cargo xtask cost [record] [TRACE]…
                            these, and compares them with tests/cost/record.txt, or writes that file (valgrind)
 cargo xtask cost growth    counts them beside 1 to 100 000 subscriptions, topics and connections: a table, and the plot
                            docs/growth.svg
+cargo xtask wear [SECONDS] [LOAD]…
+                           measures what the release program writes for steady loads, each for 120 seconds unless told
+                           otherwise, on file systems of their own (root), beside Mosquitto, and compares it with the
+                           goals; the loads are 1/s, 100/s, connected and absent
+cargo xtask wear speed     measures what durability costs flows that are as fast as they go
 cargo xtask conformance mqtt
                            asks the gateway about every normative statement of MQTT 3.1.1 and 5.0 (a part of `test
                            conformance`), and prints each with its proof, or why there is none
@@ -96,6 +102,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("cross") => cross::cross(&tree),
         Some("conformance") => foreign::statements(&tree, &words.collect::<Vec<_>>()),
         Some("cost") => cost::cost(&tree, &words.collect::<Vec<_>>()),
+        Some("wear") => wear::wear(&tree, &words.collect::<Vec<_>>()),
         Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
