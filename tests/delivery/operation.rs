@@ -26,6 +26,7 @@ mod small;
 mod stopped;
 mod store;
 mod vanished;
+mod wear;
 
 use std::io::Write;
 
@@ -116,6 +117,8 @@ pub(crate) const CASES: &[Case] = &[
     vanished::EVERY_LISTENER,
     vanished::KEEP_ALIVE,
     vanished::READERS,
+    wear::BLOCKS,
+    wear::DELAY,
 ];
 
 /// One request over a connection of its own: the status and the body of the answer.
