@@ -119,6 +119,7 @@ pub(crate) const CASES: &[Case] = &[
     vanished::READERS,
     wear::BLOCKS,
     wear::DELAY,
+    wear::TAKEN,
 ];
 
 /// One request over a connection of its own: the status and the body of the answer.

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
-use fogmux_tests::mqtt::{Connection, V5, publish};
+use fogmux_tests::mqtt::{Connection, V5, packet, publish};
 use fogmux_tests::suite::Case;
 
 pub(super) const BLOCKS: Case =
     Case { name: "an update that comes alone writes one block, and files stay small", run: one_block };
 pub(super) const DELAY: Case = Case { name: "no commit is more often than the delay of group", run: delay };
+
+pub(super) const TAKEN: Case =
+    Case { name: "a publisher waits for the disk only for those who have not acknowledged", run: taken };
 
 const TOPICS: u16 = 100;
 /// Updates before blocks are counted: the journal has as many segments as it needs by then.
@@ -76,6 +79,38 @@ fn delay() -> Result<String> {
     Connection::resume(gateway.address("mqtt")?, "away", 0, true)?;
     gateway.settle()?;
     Ok(format!("({commits} commits in {:.1} s)", elapsed.as_secs_f64()))
+}
+
+fn taken() -> Result<String> {
+    const MESSAGES: u16 = 50;
+    let mut gateway = Gateway::start(&["store.durability=group", "store.group_delay=100ms"])?;
+    let address = gateway.address("mqtt")?;
+    let (mut subscriber, _) = Connection::resume(address, "subscriber", 600, true)?;
+    ensure!(subscriber.subscribe(1, &["wear/#"], 1)? == [1], "SUBACK");
+    let mut publisher = Connection::open(address, V5, "publisher")?;
+    let mut exchange = |acknowledges: bool, messages: u16| -> Result<u64> {
+        let before = commits(&gateway)?;
+        for id in 1..=messages {
+            publisher.stream.write_all(&publish(V5, b"wear/x", &[b'x'; 64], 1, false, id))?;
+            let (first, body) = subscriber.read()?;
+            ensure!(first >> 4 == 3, "{first:#x} instead of PUBLISH");
+            if acknowledges {
+                let id = body.get(8..10).context("no identifier")?;
+                subscriber.stream.write_all(&packet(0x40, id))?;
+            }
+            acknowledged(&mut publisher)?;
+        }
+        Ok(commits(&gateway)? - before)
+    };
+    let with = exchange(true, MESSAGES)?;
+    // Each waits for a commit of its own.
+    let without = exchange(false, 5)?;
+    ensure!(with < u64::from(MESSAGES) / 2, "{with} commits for {MESSAGES} messages that were acknowledged");
+    ensure!(without >= 5, "{without} commits for 5 messages that were not");
+    drop((publisher, subscriber));
+    Connection::resume(address, "subscriber", 0, true)?;
+    gateway.settle()?;
+    Ok(format!("({with} commits for {MESSAGES} messages, {without} for 5)"))
 }
 
 /// PUBLISH of a retained value of 64 bytes.
