@@ -1,4 +1,4 @@
-//! What the gateway writes for a steady load, beside Mosquitto: by the process and by the device below it, the file
+//! Bytes that the gateway writes for a steady load, beside Mosquitto: by the process and by the device below it, the file
 //! system's own journal included. Bytes do not depend on how fast a machine is, so everything is measured at once, each
 //! broker on a file system of its own.
 //!
@@ -117,7 +117,7 @@ fn measure_one(load: Load, subject: Subject, mount: &'static str, length: Durati
         mosquitto.save()?;
         thread::sleep(Duration::from_secs(2));
     }
-    // What waits in the page cache, and the file system's journal of it, are of this load as well.
+    // Pages that wait in the cache, and the file system's journal of it, are of this load as well.
     medium.sync()?;
     let written = Written::read(&medium, &broker)? - before;
     let published = f64::from(published);

@@ -1,4 +1,4 @@
-//! What is measured: the gateway at each durability, and Mosquitto with each way of its persistence.
+//! Subjects of a measurement: the gateway at each durability, and Mosquitto with each way of its persistence.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
