@@ -1,5 +1,5 @@
-//! Bytes that the gateway writes for a steady load, beside Mosquitto: by the process and by the device below it, the file
-//! system's own journal included. Bytes do not depend on how fast a machine is, so everything is measured at once, each
+//! Bytes that the gateway writes for a steady load, beside Mosquitto: by the process and by the device, with the
+//! file system's own journal. Bytes do not depend on how fast a machine is, so everything is measured at once, each
 //! broker on a file system of its own.
 //!
 //! `FOGMUX_WEAR_SECONDS` is how long each load lasts, and the words on the command line name loads; with `speed` among

@@ -1,4 +1,4 @@
-//! What durability costs: flows to sessions that outlive their connection, with `none` and with `group` in turn.
+//! The cost of durability: flows to sessions that outlive their connection, with `none` and with `group` in turn.
 
 use std::fs;
 use std::time::Duration;

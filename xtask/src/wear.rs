@@ -1,5 +1,5 @@
-//! What the release program writes for steady loads, by the process and by the device, beside Mosquitto; and what
-//! durability costs.
+//! Bytes that the release program writes for steady loads, by the process and by the device, beside Mosquitto; and the
+//! cost of durability.
 
 use anyhow::Result;
 
