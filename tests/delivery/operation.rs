@@ -27,6 +27,7 @@ mod stopped;
 mod store;
 mod times;
 mod vanished;
+mod wear;
 
 use std::io::Write;
 
@@ -123,6 +124,9 @@ pub(crate) const CASES: &[Case] = &[
     vanished::EVERY_LISTENER,
     vanished::KEEP_ALIVE,
     vanished::READERS,
+    wear::BLOCKS,
+    wear::DELAY,
+    wear::TAKEN,
 ];
 
 /// One request over a connection of its own: the status and the body of the answer.

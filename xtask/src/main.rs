@@ -20,6 +20,7 @@ mod setup;
 mod simulate;
 mod size;
 mod tree;
+mod wear;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,6 +48,11 @@ cargo xtask cost growth    counts them beside 1 to 100 000 subscriptions, topics
 cargo xtask peers [--rounds N] [--seconds S] [LOAD]…
                            measures the release program beside the brokers and servers of others that this machine
                            has, in turn: processor time a message, rate, latency, memory of a connection
+cargo xtask wear [SECONDS] [LOAD]…
+                           measures what the release program writes for steady loads, each for 120 seconds unless told
+                           otherwise, on file systems of their own (root), beside Mosquitto, and compares it with the
+                           goals; the loads are 1/s, 100/s, connected and absent
+cargo xtask wear speed     measures what durability costs flows that are as fast as they go
 cargo xtask conformance mqtt
                            asks the gateway about every normative statement of MQTT 3.1.1 and 5.0 (a part of `test
                            conformance`), and prints each with its proof, or why there is none
@@ -101,6 +107,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("conformance") => foreign::statements(&tree, &words.collect::<Vec<_>>()),
         Some("cost") => cost::cost(&tree, &words.collect::<Vec<_>>()),
         Some("peers") => peers::peers(&tree, &words.collect::<Vec<_>>()),
+        Some("wear") => wear::wear(&tree, &words.collect::<Vec<_>>()),
         Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {

@@ -121,9 +121,18 @@ pub(crate) fn valgrind() -> Result<()> {
     if on_path("valgrind") { Ok(()) } else { debian(&["valgrind"]) }
 }
 
+/// The broker beside which wear is measured.
+pub(crate) fn mosquitto() -> Result<()> {
+    servers(NEIGHBOURS.get(..1).unwrap_or_default())
+}
+
 /// The broker that is a bridge in the tests of delivery, and the proxies that stand in front of the gateway there.
 pub(crate) fn neighbours() -> Result<()> {
-    let packages = missing(&NEIGHBOURS);
+    servers(&NEIGHBOURS)
+}
+
+fn servers(programs: &[Program]) -> Result<()> {
+    let packages = missing(programs);
     if packages.is_empty() {
         return Ok(());
     }

@@ -76,9 +76,10 @@ impl Completion {
         match (self, other) {
             (Self::Failed, _) | (_, Self::Failed) => Self::Failed,
             (Self::Ready, one) | (one, Self::Ready) => one.clone(),
-            (Self::Waiting(_) | Self::Both(_), Self::Waiting(_) | Self::Both(_)) => {
-                Self::Both(Arc::new([self.clone(), other.clone()]))
-            }
+            (
+                Self::Waiting(_) | Self::Both(_) | Self::Sooner(_),
+                Self::Waiting(_) | Self::Both(_) | Self::Sooner(_),
+            ) => Self::Both(Arc::new([self.clone(), other.clone()])),
         }
     }
 
@@ -88,8 +89,8 @@ impl Completion {
         match (self, other) {
             (Self::Ready, Self::Ready) | (Self::Failed, Self::Failed) => true,
             (Self::Waiting(one), Self::Waiting(other)) => Arc::ptr_eq(one, other),
-            (Self::Both(one), Self::Both(other)) => Arc::ptr_eq(one, other),
-            (Self::Ready | Self::Failed | Self::Waiting(_) | Self::Both(_), _) => false,
+            (Self::Both(one), Self::Both(other)) | (Self::Sooner(one), Self::Sooner(other)) => Arc::ptr_eq(one, other),
+            (Self::Ready | Self::Failed | Self::Waiting(_) | Self::Both(_) | Self::Sooner(_), _) => false,
         }
     }
 }

@@ -47,6 +47,8 @@ pub enum Completion {
     Waiting(Arc<Completer>),
     /// Resolved when both are: a retained message, and deliveries of it to sessions. Fails if one of them does.
     Both(Arc<[Self; 2]>),
+    /// Resolved when the first is, or sooner if the second is: the store has what it is to keep, or nobody needs it.
+    Sooner(Arc<[Self; 2]>),
 }
 
 impl Completion {
@@ -71,6 +73,10 @@ impl Future for Completion {
                     (Poll::Ready(one), Poll::Ready(other)) => Poll::Ready(one.and(other)),
                     (Poll::Pending, _) | (_, Poll::Pending) => Poll::Pending,
                 }
+            }
+            Self::Sooner(either) => {
+                let [stored, unneeded] = either.each_ref().map(|one| Pin::new(&mut one.clone()).poll(cx));
+                if unneeded.is_ready() { unneeded } else { stored }
             }
         }
     }

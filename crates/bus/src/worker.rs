@@ -193,7 +193,7 @@ impl Worker {
             add(batch, &gather);
             let is_stored = |index: usize| batch.get(index).is_some_and(|one| one.outcome().stored);
             let is_state = |index: usize| batch.get(index).is_some_and(|one| one.meaning.is_state());
-            completions.join(&gather.append(), taken, is_stored, is_state);
+            completions.join(&gather.append_published(), taken, is_stored, is_state);
         }
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;

@@ -109,6 +109,8 @@ pub struct Figures {
     pub live_bytes: u64,
     /// Bytes of all segments.
     pub disk_bytes: u64,
+    /// Commits since the start. Batches of which nothing is left to write take none.
+    pub commits: u64,
     /// Frames since the start.
     pub frames: u64,
     /// Bytes written in frames since the start, whole blocks.

@@ -46,7 +46,6 @@ impl State {
 /// Counts of one store, kept by all its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) commits: AtomicU64,
     pub(crate) records: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) beyond_share: AtomicU64,
@@ -225,7 +224,7 @@ impl Counters {
     /// Reads all counters.
     pub(crate) fn snapshot(&self, figures: &Figures, times: CommitTimes) -> Snapshot {
         Snapshot {
-            commits: self.commits.load(Relaxed),
+            commits: figures.commits,
             records: self.records.load(Relaxed),
             bytes: figures.written_bytes,
             refused: self.refused.load(Relaxed),

@@ -78,6 +78,11 @@ impl Queue {
         self.room.free_for_all(self.used)
     }
 
+    /// Whether less than a quarter of the room for all waits.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.used < self.free() / 3
+    }
+
     pub(crate) fn add(&mut self, charge: &Charge) {
         if charge.bytes == 0 {
             return;

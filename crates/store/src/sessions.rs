@@ -99,6 +99,10 @@ impl Changes for OfSessions {
         self.payers.others + bytes <= free || store.admits_for(principal, self.payers.of(principal) + bytes)
     }
 
+    fn has_room(&self) -> bool {
+        self.store.has_room()
+    }
+
     fn append(self: Box<Self>) -> Completion {
         let Self { store, batch, payers } = *self;
         let mut payers = payers.all.into_iter();

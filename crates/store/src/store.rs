@@ -189,6 +189,11 @@ impl JournalStore {
         self.0.shared.ledger().queue.free()
     }
 
+    /// Whether less than a quarter of the queue waits: nobody is refused soon.
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.shared.ledger().queue.has_room()
+    }
+
     /// Whether a principal may have so many bytes put. Counts and says if it has its share.
     pub(crate) fn admits_for(&self, principal: &Arc<str>, bytes: usize) -> bool {
         let admitted = self.0.admits(&self.0.shared.ledger().queue, &Charge::of(principal, bytes), 0);

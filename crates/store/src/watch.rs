@@ -122,7 +122,6 @@ impl Shared {
     fn note(&self, progress: &Progress, aftermath: &Aftermath) {
         match &progress.outcome {
             Ok(()) => {
-                self.counters.commits.fetch_add(1, Relaxed);
                 if !progress.refused.is_empty() {
                     self.counters.stop(State::Full, "the disk has no space for more".to_owned());
                 } else if aftermath.takes {

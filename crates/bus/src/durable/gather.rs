@@ -62,6 +62,11 @@ impl Gather {
         self.begun.get().map_or(Completion::Ready, |gathering| gathering.append(self.parcels.take().parcels))
     }
 
+    /// The same for the publishers whose messages it holds: ready, too, when all clients have acknowledged them.
+    pub(crate) fn append_published(&self) -> Completion {
+        self.begun.get().map_or(Completion::Ready, |gathering| gathering.append_published(self.parcels.take().parcels))
+    }
+
     /// Puts a delivery of a message that is delivered to one session only. `None` if it is too late for that.
     pub fn put(
         &self,

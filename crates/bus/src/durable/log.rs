@@ -64,8 +64,18 @@ impl StoredDelivery {
         matches!(self.outcome(), Some(Err(_)))
     }
 
-    /// Is over: acknowledged by PUBACK, refused by PUBREC, dropped from the queue, expired, or handed on. Its record is
-    /// forgotten in the batch that puts it, or in `batch` if that was appended.
+    /// Is over because its client has it, by PUBACK, or does not want it, by PUBREC. Its publisher does not wait for
+    /// the disk if all who were to get the message have it.
+    pub fn acknowledge(self, batch: &mut dyn Batch) {
+        let gathering = self.gathering.clone();
+        self.finish(batch);
+        if let Some(gathering) = gathering {
+            gathering.acknowledged();
+        }
+    }
+
+    /// Is over: dropped from the queue, expired, handed on, or acknowledged. Its record is forgotten in the batch that
+    /// puts it, or in `batch` if that was appended.
     pub fn finish(self, batch: &mut dyn Batch) {
         let Self { id, sequence: _, parcel, gathering } = self;
         let forget = |batch: &mut dyn Batch| {
@@ -268,6 +278,7 @@ impl SessionLog {
             })
         })??;
         parcel.join();
+        gathering.need();
         self.next = sequence.next();
         Some(StoredDelivery { id, sequence, parcel: Arc::clone(parcel), gathering: Some(Arc::clone(gathering)) })
     }

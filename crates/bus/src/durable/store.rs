@@ -4,7 +4,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{
             AtomicUsize,
             Ordering::{AcqRel, Acquire},
@@ -19,7 +19,7 @@ use super::{
     message::StoredMessage,
     record::{Record, RecordId},
 };
-use crate::retained::{Completion, StoreFailed};
+use crate::retained::{Completer, Completion, StoreFailed};
 
 /// Storage of sessions that outlives the process. Calls return at once; another thread writes.
 pub trait SessionStore: fmt::Debug + Send + Sync {
@@ -45,6 +45,11 @@ pub trait Batch: Send {
     fn admits(&mut self, _principal: &Arc<str>, _bytes: usize) -> bool {
         true
     }
+    /// Whether so little waits for the disk that publishers may go on before it has this, if their messages are
+    /// acknowledged. Otherwise they wait, so that what waits stays bounded by what they may have under way.
+    fn has_room(&self) -> bool {
+        true
+    }
     /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
     /// [`Completion::Ready`] if there is nothing to write.
     fn append(self: Box<Self>) -> Completion;
@@ -57,6 +62,11 @@ pub trait Batch: Send {
 pub struct Gathering {
     stage: Mutex<Stage>,
     if_refused: IfRefused,
+    /// Deliveries that no client has acknowledged, other records that its publishers wait for, and one until it was
+    /// appended for them.
+    needed: AtomicUsize,
+    /// Resolved when nothing in it is needed any more.
+    unneeded: OnceLock<Arc<Completer>>,
 }
 
 /// The fate of deliveries whose batch the store does not take.
@@ -84,7 +94,8 @@ impl Gathering {
 
     /// Goes on with a batch that was begun.
     pub(super) fn open(batch: Box<dyn Batch>, if_refused: IfRefused) -> Arc<Self> {
-        Arc::new(Self { stage: Mutex::new(Stage::Open(batch, Vec::new())), if_refused })
+        let stage = Mutex::new(Stage::Open(batch, Vec::new()));
+        Arc::new(Self { stage, if_refused, needed: AtomicUsize::new(1), unneeded: OnceLock::new() })
     }
 
     /// The fate of its deliveries if the store does not take it.
@@ -122,6 +133,33 @@ impl Gathering {
         drop(stage);
         wakers.into_iter().for_each(Waker::wake);
         completion
+    }
+
+    /// The same for publishers. Their acknowledgements do not wait for the disk if all clients have acknowledged all
+    /// deliveries before: then nothing of it has to be there.
+    pub fn append_published(&self, parcels: impl IntoIterator<Item = Arc<Parcel>>) -> Completion {
+        let has_room = self.with(|batch| batch.has_room()).unwrap_or_default();
+        let stored = self.append(parcels);
+        if !has_room || matches!(stored, Completion::Ready | Completion::Failed) {
+            return stored;
+        }
+        let unneeded = Arc::clone(self.unneeded.get_or_init(Arc::default));
+        self.acknowledged();
+        Completion::Sooner(Arc::new([stored, Completion::Waiting(unneeded)]))
+    }
+
+    /// Its publishers wait for one record more: for the disk, unless that is acknowledged.
+    pub fn need(&self) {
+        self.needed.fetch_add(1, AcqRel);
+    }
+
+    /// A client has acknowledged a delivery in it.
+    pub(super) fn acknowledged(&self) {
+        if self.needed.fetch_sub(1, AcqRel) == 1
+            && let Some(unneeded) = self.unneeded.get()
+        {
+            unneeded.complete(Ok(()));
+        }
     }
 
     /// Ready with the outcome of the batch once it was appended and that is known.

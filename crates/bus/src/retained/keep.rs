@@ -112,7 +112,7 @@ impl Retained {
 const fn taken(completion: &Completion) -> Result<(), RetainedError> {
     match completion {
         Completion::Failed => Err(RetainedError::Store(StoreFailed)),
-        Completion::Ready | Completion::Waiting(_) | Completion::Both(_) => Ok(()),
+        Completion::Ready | Completion::Waiting(_) | Completion::Both(_) | Completion::Sooner(_) => Ok(()),
     }
 }
 

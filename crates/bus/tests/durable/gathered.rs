@@ -1,6 +1,7 @@
 //! The records that a batch of publications gathers, and those who wait for them.
 
 use std::{
+    future::Future,
     num::NonZeroU16,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -73,7 +74,7 @@ fn a_message_is_stored_once_for_all_sessions_and_only_its_publisher_waits() {
     let published = worker.publish(&mut batch);
     assert_eq!(batch.each_ref().map(|one| one.outcome().stored), [false, true, false, true]);
     assert!(published.completions.of(0).is_ready());
-    assert!([1, 3].into_iter().all(|index| matches!(published.completions.of(index), Completion::Waiting(_))));
+    assert!([1, 3].into_iter().all(|index| matches!(published.completions.of(index), Completion::Sooner(_))));
     let fate = |slot: &fogmux_bus::Slot<Kept>| slot.with(|kept| kept.got[0].1.poll_stored(&mut cx()));
     assert_eq!(slots.each_ref().map(|slot| fate(slot)), [Poll::Pending; 2]);
     store.commit(usize::MAX);
@@ -84,6 +85,39 @@ fn a_message_is_stored_once_for_all_sessions_and_only_its_publisher_waits() {
     let published = worker.publish(&mut batch);
     assert!(matches!(published.completions.of(1), Completion::Failed) && published.completions.of(0).is_ready());
     assert!(slots.iter().all(|slot| slot.with(|kept| kept.got.iter().skip(2).all(|(_, one)| one.is_refused()))));
+}
+
+#[test]
+fn a_publisher_waits_for_the_disk_until_every_client_has_acknowledged() {
+    let store = MemoryStore::default();
+    let mut logs = ["one", "two"].map(|name| mailbox(&store, name).log);
+    let manner = || Manner { qos: Qos::AtLeastOnce, retain: false, share: 0, ids: [].into_iter().collect() };
+    let mut publish = |needs: bool| {
+        let gathering = fogmux_bus::durable::Gathering::new(&store);
+        let parcel = fogmux_bus::durable::Parcel::new(&gathering, crate::restored::message(1)).unwrap();
+        let deliveries = logs.each_mut().map(|log| log.deliver(&parcel, manner(), &gathering).unwrap());
+        if needs {
+            gathering.need();
+        }
+        (gathering.append_published([parcel]), deliveries)
+    };
+    let is_ready = |completion: &Completion| std::pin::pin!(completion.clone()).poll(&mut cx()).is_ready();
+    let mut batch = store.batch();
+    let (completion, [first, second]) = publish(false);
+    first.acknowledge(batch.as_mut());
+    assert!(!is_ready(&completion));
+    second.acknowledge(batch.as_mut());
+    assert!(is_ready(&completion) && store.is_empty());
+    // One that is dropped is not acknowledged, and neither is what its publisher has put beside.
+    let (completion, [first, second]) = publish(false);
+    first.acknowledge(batch.as_mut());
+    second.finish(batch.as_mut());
+    assert!(!is_ready(&completion));
+    let (needed, deliveries) = publish(true);
+    deliveries.into_iter().for_each(|delivery| delivery.acknowledge(batch.as_mut()));
+    assert!(!is_ready(&needed));
+    store.commit(usize::MAX);
+    assert!(is_ready(&completion) && is_ready(&needed));
 }
 
 /// The messages that the store has for each session, by the names of the sessions.

@@ -282,6 +282,11 @@ impl Durable {
         gather.put(message, &*self.store, &mut self.log, manner).map(Box::new)
     }
 
+    /// The client has a delivery, or does not want it.
+    pub(super) fn acknowledge(&mut self, stored: StoredDelivery) {
+        self.forget(|_, batch| stored.acknowledge(batch));
+    }
+
     /// A delivery is over, or is dropped.
     pub(super) fn finish(&mut self, stored: StoredDelivery) {
         self.forget(|_, batch| stored.finish(batch));
@@ -303,7 +308,10 @@ impl Durable {
     /// A message of QoS 2 has come, in one batch with its deliveries.
     pub(super) fn receive(&mut self, id: PacketId, gather: &Gather) {
         let Some(id) = NonZeroU16::new(id.get()) else { return };
-        gather.begin(&*self.store).with(|batch| self.log.receive(id, batch));
+        let gathering = gather.begin(&*self.store);
+        // PUBREC promises that the identifier is known, whoever has acknowledged the message.
+        gathering.need();
+        gathering.with(|batch| self.log.receive(id, batch));
     }
 
     /// PUBREL has come, or the message was refused.

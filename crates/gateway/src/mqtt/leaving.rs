@@ -50,7 +50,7 @@ pub(super) fn hand_on(ctx: &MqttContext, left: Left) {
     match completion {
         Completion::Ready => {}
         Completion::Failed => again.forget(&*store),
-        Completion::Waiting(_) | Completion::Both(_) => drop(spawn_local(async move {
+        Completion::Waiting(_) | Completion::Both(_) | Completion::Sooner(_) => drop(spawn_local(async move {
             if completion.await.is_err() {
                 again.forget(&*store);
             }

@@ -228,7 +228,7 @@ impl Will {
         match completion {
             Completion::Ready => {}
             Completion::Failed => forget(),
-            Completion::Waiting(_) | Completion::Both(_) => drop(spawn_local(async move {
+            Completion::Waiting(_) | Completion::Both(_) | Completion::Sooner(_) => drop(spawn_local(async move {
                 if completion.await.is_err() {
                     forget();
                 }

@@ -205,7 +205,7 @@ impl Core {
         match completion {
             Completion::Ready => false,
             Completion::Failed => true,
-            Completion::Waiting(_) | Completion::Both(_) => {
+            Completion::Waiting(_) | Completion::Both(_) | Completion::Sooner(_) => {
                 self.held.wait(self.out.len(), completion);
                 false
             }

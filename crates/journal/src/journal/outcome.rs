@@ -69,6 +69,7 @@ impl Journal {
         self.segments.retry();
         self.segments.release(self.synced, &self.config);
         if !layout.changes.is_empty() {
+            self.figures.commits += 1;
             self.closed = false;
             self.tight = false;
             // One way through all segments, and what it takes to begin.

@@ -137,6 +137,7 @@ impl Gateway {
         let gathering = Gathering::new(&self.store);
         let mut apart = self.store.batch();
         if exactly_once {
+            gathering.need();
             publisher.received.push(packet_id);
             if one_batch {
                 gathering.with(|batch| publisher.log.receive(packet_id, batch)).unwrap();
@@ -158,7 +159,8 @@ impl Gateway {
             let held = Held { stored, message: number, qos, completion, sent: false, may_be_sent };
             session.queue.insert(sequence, held);
         }
-        let completion = gathering.append([parcel]);
+        let published = gathering.append_published([parcel]);
+        let completion = gathering.append([]);
         if exactly_once && !one_batch {
             drop(apart.append());
         }
@@ -167,11 +169,11 @@ impl Gateway {
             session.queue.get_mut(&sequence).unwrap().completion = completion.clone();
         }
         let publisher = self.sessions.get_mut(&name(from)).unwrap();
-        publisher.latest = completion.clone();
+        publisher.latest = published.clone();
         if exactly_once {
-            publisher.owe(completion, pubrec_waits, Packet::Pubrec(id));
+            publisher.owe(published, pubrec_waits, Packet::Pubrec(id));
         } else {
-            publisher.owe(completion, puback_waits, Packet::Puback(id));
+            publisher.owe(published, puback_waits, Packet::Puback(id));
         }
     }
 
@@ -184,7 +186,7 @@ impl Gateway {
         let released = session.released.keys().find(|sequence| sequence.packet_id().get() == id).copied();
         match (packet, held, released) {
             (Packet::Puback(_), Some((sequence, Qos::AtLeastOnce)), _) => {
-                session.queue.remove(&sequence).unwrap().stored.finish(batch.as_mut());
+                session.queue.remove(&sequence).unwrap().stored.acknowledge(batch.as_mut());
                 drop(batch.append());
             }
             (Packet::Pubrec(_), Some((sequence, Qos::ExactlyOnce)), _) => {

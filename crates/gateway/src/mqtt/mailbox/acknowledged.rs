@@ -43,7 +43,7 @@ impl MqttMailbox {
         self.inflight_bytes = self.inflight_bytes.saturating_sub(kept.cost());
         self.note_taken(kept.cost());
         if let (Some(stored), Some(durable)) = (kept.stored, &mut self.durable) {
-            if is_released { durable.release(*stored) } else { durable.finish(*stored) }
+            if is_released { durable.release(*stored) } else { durable.acknowledge(*stored) }
         }
     }
 }
