@@ -33,7 +33,7 @@ const TOPICS: [&str; 7] = ["a/b", "a/c", "b", "b/b", "c/u0", "c/u1", "d"];
 const SALT: &str = "Crmx7QrRoGqjVE6Y";
 const HASH: &str = "Q79G2lGg1cCy76WxrRmLiY4jZEkwRv+kWg0NYjEj87RXFkfGUe1WKprhiKK8eIYstNQr5NAGx0MfPRPzdT4IIQ==";
 
-/// What a user may do with a topic.
+/// Users with what they may do, and with which topic.
 type Rights = BTreeSet<(String, &'static str, &'static str)>;
 
 fn no_more() -> Result<String> {
@@ -118,7 +118,7 @@ fn both(file: &Value) -> Result<(Rights, Rights)> {
     Ok((theirs, ours))
 }
 
-/// What the users of the file are granted. With a witness, who publishes, to read is to be sent the message, too.
+/// The rights that users of the file are granted. With a witness, who publishes, to read is to be sent the message.
 fn rights(address: SocketAddr, file: &Value, mut witness: Option<&mut Connection>) -> Result<Rights> {
     let names = file.get("clients").and_then(Value::as_array).context("no clients")?;
     let disabled = |client: &Value| client.get("disabled") == Some(&Value::Bool(true));

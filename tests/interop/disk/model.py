@@ -167,7 +167,7 @@ class Model:
         lost = 0
         kept: set = set()
         for renaming in reversed(self.renamings):
-            # What a name is now it became after what it was before.
+            # A name became what it is now after it was what it was before.
             if renaming.is_certain() or renaming.names() & kept or random.random() < survives:
                 kept |= renaming.names()
             else:

@@ -14,8 +14,8 @@ pub(super) struct Kept {
     pub(super) message: Arc<Message>,
     pub(super) qos: Qos,
     pub(super) retain: bool,
-    /// Whether its delivery is timed, if its message is: not one that was retained before, or that waited for the client
-    /// to come back.
+    /// Whether its delivery is timed, if its message is: not one that was retained before, or that waited for the
+    /// client to come back.
     pub(super) timed: bool,
     pub(super) ids: SmallVec<[u32; 2]>,
     /// The tag of the shared subscription that it came by; 0 for any other.

@@ -96,7 +96,7 @@ pub(super) async fn numbers_of_all(wires: &mut [Wire], count: usize, before: Vec
     all
 }
 
-/// What happens while the messages of a shared subscription go from the client that has left it to another.
+/// Events that happen while the messages of a shared subscription go from the client that has left it to another.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     SubscribesAgain,

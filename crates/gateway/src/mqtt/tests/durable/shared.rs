@@ -113,8 +113,8 @@ fn s4_8_2_what_a_member_left_when_the_disk_became_full_stays_with_another() {
     }
 }
 
-/// A member has left the subscription when the gateway is killed, at whatever point: what it had not been sent waits for
-/// it as a member, or for the other one. So the other one gets everything when it is gone.
+/// A member has left the subscription when the gateway is killed, at whatever point: what it had not been sent waits
+/// for it as a member, or for the other one. So the other one gets everything when it is gone.
 #[test]
 fn s3_10_4_what_a_member_leaves_survives_a_crash_in_between() {
     const MESSAGES: u32 = 3000;
