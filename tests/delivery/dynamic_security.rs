@@ -228,12 +228,12 @@ fn plugin() -> Result<PathBuf> {
 }
 
 fn client(name: &str, roles: &[&str], disabled: bool) -> Value {
-    let roles: Vec<Value> = roles.iter().map(|role| json!({"rolename": role})).collect();
-    let mut client = json!({"username": name, "roles": roles, "password": HASH, "salt": SALT, "iterations": 101});
-    if disabled {
-        client["disabled"] = Value::Bool(true);
-    }
-    client
+    let roles = roles.iter().map(|role| json!({"rolename": role})).collect();
+    client_with(name, roles, disabled)
+}
+
+fn client_with(name: &str, roles: Vec<Value>, disabled: bool) -> Value {
+    json!({"username": name, "roles": roles, "disabled": disabled, "password": HASH, "salt": SALT, "iterations": 101})
 }
 
 /// A file with roles that may contradict one another.
@@ -261,13 +261,8 @@ fn made_up(random: &mut Random) -> Value {
         let count = random.below(3);
         (0..count).map(|_| json!({"rolename": random.of(&role_names), "priority": random.below(3)})).collect()
     };
-    let mut clients: Vec<Value> = (0..USERS)
-        .map(|index| {
-            let mut one = client(&format!("u{index}"), &[], false);
-            one["roles"] = Value::Array(some(random));
-            one
-        })
-        .collect();
+    let mut clients: Vec<Value> =
+        (0..USERS).map(|index| client_with(&format!("u{index}"), some(random), false)).collect();
     clients.push(client(WITNESS, &["everything"], false));
     let groups: Vec<Value> = (0..2)
         .map(|index| {
@@ -294,6 +289,6 @@ impl Random {
     }
 
     fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
+        all.get(self.below(all.len())).expect("an index below the length")
     }
 }

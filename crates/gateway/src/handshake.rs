@@ -55,7 +55,9 @@ pub(crate) fn count_failed(
     known: Option<HandshakeFailure>,
 ) {
     let metrics = ctx.shared.metrics.of(door);
-    ctx.shared.metrics.handshakes.note_tls(door, known.unwrap_or_else(|| error.reason()));
+    if let Some(reason) = known.or_else(|| error.reason()) {
+        ctx.shared.metrics.handshakes.note_tls(door, reason);
+    }
     match error {
         HandshakeError::TooSlow => metrics.timed_out.increment(),
         HandshakeError::GaveWay => {

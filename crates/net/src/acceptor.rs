@@ -91,14 +91,15 @@ impl HandshakeError {
         RefusedCertificate::of_error(error)
     }
 
-    /// Why it failed, for metrics.
+    /// Why it failed, for metrics. A validation did not fail.
     #[must_use]
-    pub fn reason(&self) -> HandshakeFailure {
+    pub fn reason(&self) -> Option<HandshakeFailure> {
         match self {
-            Self::TooSlow => HandshakeFailure::Timeout,
-            Self::GaveWay => HandshakeFailure::GaveWay,
-            Self::Failed(_) if self.certificate().is_some() => HandshakeFailure::Certificate,
-            Self::Failed(error) => HandshakeFailure::of_error(error),
+            Self::TooSlow => Some(HandshakeFailure::Timeout),
+            Self::GaveWay => Some(HandshakeFailure::GaveWay),
+            Self::Validation => None,
+            Self::Failed(_) if self.certificate().is_some() => Some(HandshakeFailure::Certificate),
+            Self::Failed(error) => Some(HandshakeFailure::of_error(error)),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Messages of shared subscriptions that go to other members, because the client leaves the subscriptions or may not read
-//! them any more (§4.8.2). A queue has a hundred thousand: they go in portions (ADR 0020, ADR 0064).
+//! Messages of shared subscriptions that go to other members, because the client leaves the subscriptions or may not
+//! read them any more (§4.8.2). A queue has a hundred thousand: they go in portions (ADR 0020, ADR 0064).
 //!
 //! Until their portion comes they stay in the session's queue and in its records, and the client may be sent some of
 //! them (§3.10.4 allows it). The store forgets the subscription behind the last, and UNSUBACK waits for that.

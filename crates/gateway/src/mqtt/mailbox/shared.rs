@@ -61,7 +61,7 @@ impl Left {
     }
 }
 
-/// What waits for a client by the shared subscriptions that it has left.
+/// The messages that wait for a client by the shared subscriptions that it has left.
 #[derive(Debug)]
 pub(in crate::mqtt) enum Remainder {
     /// These, and perhaps more.
