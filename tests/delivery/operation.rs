@@ -11,6 +11,7 @@ mod discovery;
 mod disk;
 mod early;
 mod exit;
+mod idle;
 mod listeners;
 mod mdns;
 mod memory;
@@ -67,6 +68,7 @@ pub(crate) const CASES: &[Case] = &[
     control::TWO,
     control::NO_FILE,
     exit::LATE,
+    idle::CLIENTS,
     exit::REFUSED,
     exit::UNTOUCHED,
     store::NO_ROOM,

@@ -16,7 +16,7 @@ use crate::{
 pub struct Access {
     authority: Arc<Authority>,
     principal: Principal,
-    client: Box<str>,
+    client: Arc<str>,
     door: Door,
     /// Only named in the log.
     peer: Option<SocketAddr>,
@@ -37,18 +37,19 @@ struct Held {
 impl Authority {
     /// The permissions of a connection. To be kept with the connection; they follow reloads.
     #[must_use]
-    pub fn access(self: &Arc<Self>, principal: &Principal, client: &str, door: Door) -> Access {
-        Access::new(self, principal, client, door)
+    pub fn access(self: &Arc<Self>, principal: &Principal, client: impl Into<Arc<str>>, door: Door) -> Access {
+        Access::new(self, principal, client.into(), door)
     }
 }
 
 impl Access {
-    fn new(authority: &Arc<Authority>, principal: &Principal, client: &str, door: Door) -> Self {
-        let (generation, view) = authority.view(principal, of_rules(client, door), door);
+    fn new(authority: &Arc<Authority>, principal: &Principal, client: Arc<str>, door: Door) -> Self {
+        let (generation, view) = authority.view(principal, of_rules(&client, door), door);
         Self {
             authority: Arc::clone(authority),
             principal: principal.clone(),
-            client: client.into(),
+            // That of all without one takes no memory.
+            client: if client.is_empty() { Arc::default() } else { client },
             door,
             peer: None,
             held: RwLock::new(Held { generation, view }),

@@ -10,9 +10,22 @@ use crate::source::{
 /// The name that all who gave no credentials share. No user may be called so.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// An authenticated (or admittedly anonymous) party. Cheap to clone.
+/// An authenticated (or admittedly anonymous) party. Cheap to clone: all who logged in as the same user share the
+/// facts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Principal {
+pub struct Principal(Arc<Facts>);
+
+impl std::ops::Deref for Principal {
+    type Target = Facts;
+
+    fn deref(&self) -> &Facts {
+        &self.0
+    }
+}
+
+/// The facts about a [`Principal`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Facts {
     /// The user's name; [`ANONYMOUS`] when `anonymous`.
     pub name: Arc<str>,
     /// The groups at the time of login, sorted. Rules look at the present ones.
@@ -36,14 +49,14 @@ impl Principal {
     pub fn anonymous() -> Self {
         // One for all, because there may be many thousands of them.
         static ANYBODY: LazyLock<Principal> =
-            LazyLock::new(|| Principal { name: ANONYMOUS.into(), anonymous: true, ..Principal::user("", []) });
+            LazyLock::new(|| Principal::user(ANONYMOUS, []).with(|facts| facts.anonymous = true));
         ANYBODY.clone()
     }
 
     /// A named user of the users file and the groups that user is in.
     #[must_use]
     pub fn user(name: &str, groups: impl IntoIterator<Item = Arc<str>>) -> Self {
-        Self {
+        Self(Arc::new(Facts {
             name: name.into(),
             groups: sorted(groups),
             anonymous: false,
@@ -51,7 +64,7 @@ impl Principal {
             variables: None,
             granted: no_groups(),
             proof: 0,
-        }
+        }))
     }
 
     /// Somebody whom another source vouches for, with the groups that the users file has for the name.
@@ -59,7 +72,8 @@ impl Principal {
         let granted = if grant.groups.is_empty() { no_groups() } else { sorted(grant.groups) };
         let groups = united(&granted, of_users);
         let name = of_users.map_or_else(|| name.into(), |known| Arc::clone(&known.name));
-        Self { name, groups, anonymous: false, source, variables: grant.variables, granted, proof: 0 }
+        let variables = grant.variables;
+        Self(Arc::new(Facts { name, groups, anonymous: false, source, variables, granted, proof: 0 }))
     }
 
     /// Somebody who logged in before this process began, by a credential of this kind that gave these groups. Rules and
@@ -72,13 +86,13 @@ impl Principal {
 
     /// The groups that the credential gave, whatever the users file says.
     #[must_use]
-    pub const fn granted(&self) -> &Arc<[Arc<str>]> {
+    pub fn granted(&self) -> &Arc<[Arc<str>]> {
         &self.granted
     }
 
     /// With the stamp of what proved it.
     pub(crate) fn proven_by(self, proof: u64) -> Self {
-        Self { proof, ..self }
+        self.with(|facts| facts.proof = proof)
     }
 
     /// Whether a credential that was judged again gives what it gave at the login: the user, and the groups that are
@@ -98,7 +112,13 @@ impl Principal {
 
     /// The same credential under a users file that was read again.
     pub(crate) fn renewed(&self, of_users: Option<&Self>) -> Self {
-        Self { groups: united(&self.granted, of_users), ..self.clone() }
+        self.clone().with(|facts| facts.groups = united(&facts.granted, of_users))
+    }
+
+    /// The same with a change.
+    fn with(mut self, change: impl FnOnce(&mut Facts)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 }
 

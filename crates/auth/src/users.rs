@@ -255,7 +255,7 @@ impl Users {
     }
 
     pub(crate) fn insert(&mut self, mut user: User) {
-        user.principal.proof = user.password_mark();
+        user.principal = user.principal.clone().proven_by(user.password_mark());
         self.by_name.insert(Arc::clone(&user.principal.name), Arc::new(user));
     }
 }

@@ -179,7 +179,8 @@ pub(crate) fn refused_action(
 pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     let (peer, port) = (by.address.ip().to_canonical(), by.address.port());
     let (by, door) = (&*principal.name, client.door.name());
-    let (address, principal, client) = (client.address, cut(&client.principal), shown_client(&client.client));
+    let (address, principal, client) =
+        (client.address, cut(&client.publisher.principal), shown_client(&client.publisher.client));
     tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
 }
 

@@ -15,7 +15,7 @@ use std::{
     task::Waker,
 };
 
-use fogmux_auth::Door;
+use fogmux_bus::{Door, Publisher};
 
 use crate::listening::Place;
 
@@ -41,9 +41,8 @@ pub(crate) struct Arrived {
     pub(crate) door: Door,
     pub(crate) listener: Option<Place>,
     pub(crate) address: SocketAddr,
-    pub(crate) principal: Arc<str>,
-    /// Its client identifier or resource, or nothing.
-    pub(crate) client: Arc<str>,
+    /// Its principal, and its client identifier or resource, or nothing.
+    pub(crate) publisher: Arc<Publisher>,
     /// When it logged in, in milliseconds since 1970.
     pub(crate) since_unix_ms: u64,
 }
@@ -105,6 +104,11 @@ impl Clients {
 }
 
 impl Listed {
+    /// The address of the connection.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.is.address
+    }
+
     /// Whether an administrator wants the connection to end.
     pub(crate) fn is_kicked(&self) -> bool {
         self.0.is_kicked.load(SeqCst)
@@ -130,9 +134,9 @@ mod tests {
     use super::*;
 
     fn enter(clients: &Arc<Clients>, name: &str) -> Listed {
-        let (principal, client) = (name.into(), "".into());
+        let publisher = Arc::new(Publisher { principal: name.into(), ..Publisher::clone(&Publisher::internal()) });
         let address = (std::net::Ipv4Addr::LOCALHOST, 1).into();
-        clients.enter(Arrived { door: Door::Mqtt, listener: None, address, principal, client, since_unix_ms: 0 })
+        clients.enter(Arrived { door: Door::Mqtt, listener: None, address, publisher, since_unix_ms: 0 })
     }
 
     #[test]
@@ -145,7 +149,7 @@ mod tests {
         listed.drain(10..60);
         let (second, more) = clients.page(first.last().unwrap().id, 50);
         assert!(!more && second.len() == 37);
-        assert_eq!(&*second[0].is.principal, "60");
+        assert_eq!(&*second[0].is.publisher.principal, "60");
         drop(listed);
         assert!(clients.page(0, 10).0.is_empty());
     }

@@ -54,7 +54,7 @@ pub use shared::HttpDoor;
 use crate::{
     door::{Connection, DoorService},
     handshake::boxed_handshake,
-    tasks::Tasks,
+    tasks::{Stage, Tasks},
 };
 
 impl DoorService for Rc<HttpContext> {
@@ -63,18 +63,14 @@ impl DoorService for Rc<HttpContext> {
         let ctx = Self::clone(self);
         set_user_timeout(&stream, ctx.door.config.unacknowledged_max);
         let Some(tls) = tls else {
-            return tasks.spawn(async move {
-                let _seat = seat;
-                serve(ctx, stream, peer, None).await;
-            });
+            return tasks.spawn_flat(connection::begin(ctx, stream, peer, None), seat);
         };
-        tasks.spawn(async move {
-            let _seat = seat;
-            let handshake = Box::pin(boxed_handshake(&ctx, listener, stream, &tls, peer));
-            let Some((stream, peer)) = handshake.await else { return };
+        let handshake = Stage::new(async move {
+            let (stream, peer) = boxed_handshake(&ctx, listener, stream, &tls, peer).await?;
             let alpn = stream.alpn().map(<[u8]>::to_vec);
-            serve(ctx, stream, peer, alpn).await;
+            Some(connection::begin(ctx, stream, peer, alpn))
         });
+        tasks.spawn_flat(handshake, seat);
     }
 
     fn keep_house(&self) {

@@ -102,20 +102,18 @@ pub fn serve<'s, S>(ctx: Rc<MqttContext>, stream: S, peer: Peer) -> Serve<'s, S>
 where
     S: Transport + 's,
 {
-    Serve(Stage::Login(Box::pin(login::login(ctx, stream, peer))))
+    Serve(Stage::Apart(Box::pin(login::login(ctx, stream, peer))))
 }
 
 /// The life of a connection. A hand-written future in boxes, so that an idle connection does not hold the state of
 /// login and close.
 pub struct Serve<'s, S>(Stage<'s, S>);
 
-type Work<'s, T> = Pin<Box<dyn Future<Output = T> + 's>>;
-
+/// Two words, so that the task stays small: see `Tasks::spawn_flat`.
 enum Stage<'s, S> {
-    Login(Work<'s, Option<Box<Connection<S>>>>),
+    /// The login, which may lead to an open connection, or the close, which does not.
+    Apart(Pin<Box<dyn Future<Output = Option<Box<Connection<S>>>> + 's>>),
     Open(Box<Connection<S>>),
-    Closing(Work<'s, ()>),
-    Over,
 }
 
 impl<'s, S: Transport + 's> Future for Serve<'s, S> {
@@ -123,22 +121,22 @@ impl<'s, S: Transport + 's> Future for Serve<'s, S> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            self.0 = match &mut self.0 {
-                Stage::Login(login) => match ready!(login.as_mut().poll(cx)) {
-                    Some(connection) => Stage::Open(connection),
-                    None => Stage::Over,
+            match &mut self.0 {
+                Stage::Apart(work) => match ready!(work.as_mut().poll(cx)) {
+                    Some(connection) => self.0 = Stage::Open(connection),
+                    None => return Poll::Ready(()),
                 },
                 Stage::Open(connection) => {
                     let end = ready!(connection.poll(cx));
-                    let Stage::Open(connection) = std::mem::replace(&mut self.0, Stage::Over) else { continue };
-                    Stage::Closing(Box::pin(connection.close(end)))
+                    // A box of nothing, which takes no memory.
+                    let nothing = Stage::Apart(Box::pin(std::future::pending()));
+                    let Stage::Open(connection) = std::mem::replace(&mut self.0, nothing) else { continue };
+                    self.0 = Stage::Apart(Box::pin(async move {
+                        connection.close(end).await;
+                        None
+                    }));
                 }
-                Stage::Closing(closing) => {
-                    ready!(closing.as_mut().poll(cx));
-                    Stage::Over
-                }
-                Stage::Over => return Poll::Ready(()),
-            };
+            }
         }
     }
 }

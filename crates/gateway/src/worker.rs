@@ -9,7 +9,7 @@ use std::{
 };
 
 use fogmux_auth::{Authority, Door, LoginGuard, Refusals};
-use fogmux_bus::{Bus, Message, Timestamp, Worker, WorkerId};
+use fogmux_bus::{Bus, Message, Publisher, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, AdmissionLimits, Challenges};
 use tokio::{sync::watch, time::Instant};
 
@@ -207,11 +207,11 @@ impl WorkerContext {
     }
 
     /// Puts a connection that has logged in into the list of connections.
-    pub(crate) fn enter(&self, door: Door, peer: &Peer, principal: &Arc<str>, client: &Arc<str>) -> Listed {
-        let (principal, client) = (Arc::clone(principal), Arc::clone(client));
+    pub(crate) fn enter(&self, door: Door, peer: &Peer, publisher: &Arc<Publisher>) -> Listed {
+        let publisher = Arc::clone(publisher);
         let since_unix_ms = self.unix_ms(self.shared.clock.now());
         let (listener, address) = (peer.listener, peer.address);
-        self.shared.clients.enter(Arrived { door, listener, address, principal, client, since_unix_ms })
+        self.shared.clients.enter(Arrived { door, listener, address, publisher, since_unix_ms })
     }
 
     /// A bus timestamp as milliseconds since 1970.

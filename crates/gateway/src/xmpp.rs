@@ -40,17 +40,17 @@ mod unfollow;
 use std::{rc::Rc, time::Duration};
 
 use fogmux_auth::Door;
-use fogmux_net::{HandshakeError::TooSlow, Stream, TlsAcceptor, listener::set_user_timeout};
+use fogmux_net::{HandshakeError::TooSlow, TlsAcceptor, listener::set_user_timeout};
 use fogmux_xmpp::stream::StartTls;
 use tokio::{net::TcpStream, task::spawn_local};
 
-use self::{login::Login, session::Session};
+use self::login::Login;
 use crate::{
     Listener, Peer,
     deadline::in_time,
     door::{Connection, DoorService},
     handshake::{count_failed, handshake},
-    tasks::Tasks,
+    tasks::{Stage, Tasks},
 };
 
 pub use self::{config::XmppConfig, context::XmppContext, kept::NodeStore, shared::XmppDoor};
@@ -60,12 +60,11 @@ impl DoorService for Rc<XmppContext> {
         let Connection { listener, stream, peer, tls, seat } = connection;
         let ctx = Self::clone(self);
         set_user_timeout(&stream, ctx.door.config.unacknowledged_max);
-        match tls {
-            Some(tls) if listener == Listener::Xmpps => {
-                tasks.spawn_flat(Box::pin(serve_secure(ctx, stream, peer, tls)), seat);
-            }
-            tls => tasks.spawn_flat(Box::pin(serve_plain(ctx, stream, peer, tls)), seat),
-        }
+        let login = match tls {
+            Some(tls) if listener == Listener::Xmpps => log_in_secure(ctx, stream, peer, tls),
+            tls => Stage::new(async move { log_in_plain(&ctx, stream, peer, tls).await }),
+        };
+        tasks.spawn_flat(login, seat);
     }
 
     fn keep_house(&self) {
@@ -77,55 +76,35 @@ impl DoorService for Rc<XmppContext> {
     }
 }
 
-/// Serves one connection until it ends; `tls` is there for STARTTLS.
-pub async fn serve_plain(ctx: Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
-    // Boxed, here and below, because a task is as large as its largest state, and handshake and login soon end.
-    match Box::pin(log_in_plain(&ctx, stream, peer, tls)).await {
-        Some(Bound::Plain(session)) => session.run().await,
-        Some(Bound::Secure(session)) => session.run().await,
-        None => {}
-    }
-}
-
-/// Serves one connection over direct TLS until it ends.
-pub fn serve_secure(ctx: Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: TlsAcceptor) -> impl Future<Output = ()> {
-    // In a box of its own with all that it needs, which goes when the session begins.
-    let session = Box::pin(async move {
+/// The login over direct TLS, then the session.
+fn log_in_secure(ctx: Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: TlsAcceptor) -> Stage {
+    Stage::new(async move {
         let (stream, peer) = handshake(&ctx, Listener::Xmpps, stream, &tls, peer).await?;
         bound(login::first(&ctx, stream, peer, StartTls::Unavailable).await)
-    });
-    async move {
-        if let Some(session) = session.await {
-            session.run().await;
-        }
-    }
+    })
 }
 
 /// Serves one connection over any stream, as behind a handshake.
 #[cfg(test)]
-pub(crate) async fn serve_stream<S>(ctx: Rc<XmppContext>, stream: S, peer: Peer)
+pub(crate) fn serve_stream<S>(ctx: Rc<XmppContext>, stream: S, peer: Peer) -> Stage
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
 {
-    if let Some(session) = bound(Box::pin(login::first(&ctx, stream, peer, StartTls::Unavailable)).await) {
-        session.run().await;
-    }
+    Stage::new(async move { bound(login::first(&ctx, stream, peer, StartTls::Unavailable).await) })
 }
 
-/// A session over one of the two streams.
-enum Bound {
-    Plain(Box<Session<TcpStream>>),
-    Secure(Box<Session<Stream>>),
-}
-
-fn bound<S>(login: Login<S>) -> Option<Box<Session<S>>> {
+fn bound<S>(login: Login<S>) -> Option<Stage>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
+{
     match login {
-        Login::Bound(session) => Some(session),
+        Login::Bound(session) => Some(Stage::new(session.run())),
         Login::StartTls(_) | Login::Gone => None,
     }
 }
 
-async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) -> Option<Bound> {
+/// The login, perhaps with STARTTLS (`tls`), then the session.
+async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) -> Option<Stage> {
     // Output is written a turn at a time, so that waiting to fill a segment gains nothing.
     let _ = stream.set_nodelay(true);
     // Required except on loopback, for tools on the same machine, unless certificates are required.
@@ -141,10 +120,9 @@ async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls:
             let accepted = in_time(ctx, login.deadline, tls?.accept(stream, from)).await.unwrap_or(Err(TooSlow));
             let counted = accepted.inspect_err(|error| count_failed(ctx, Door::Xmpp, from, error, None));
             let (stream, channel) = counted.ok()?;
-            bound(login::secured(ctx, stream, peer.over(channel), login).await).map(Bound::Secure)
+            bound(login::secured(ctx, stream, peer.over(channel), login).await)
         }
-        Login::Bound(session) => Some(Bound::Plain(session)),
-        Login::Gone => None,
+        login @ (Login::Bound(_) | Login::Gone) => bound(login),
     }
 }
 

@@ -16,7 +16,7 @@ struct Place {
 /// Which alias the peer knows for which topic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutgoingAliases {
-    places: Vec<Place>,
+    places: Box<[Place]>,
     max: u16,
 }
 
@@ -32,8 +32,8 @@ pub(crate) enum Aliasing {
 }
 
 impl OutgoingAliases {
-    pub(crate) const fn new(max: u16) -> Self {
-        Self { places: Vec::new(), max }
+    pub(crate) fn new(max: u16) -> Self {
+        Self { places: Box::default(), max }
     }
 
     /// How to send `topic`. An `Establish` must reach the peer, or be followed by [`forget`](Self::forget).
@@ -42,7 +42,7 @@ impl OutgoingAliases {
             return Aliasing::None;
         }
         if self.places.is_empty() {
-            self.places.resize_with(usize::from(self.max), Place::default);
+            self.places = (0..self.max).map(|_| Place::default()).collect();
         }
         let hash = hash(topic);
         let (first, second) = (self.index(hash), self.index(hash.wrapping_add(1)));
@@ -83,7 +83,7 @@ impl OutgoingAliases {
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place>() + self.places.iter().map(|place| place.topic.len()).sum::<usize>()
+        self.places.len() * size_of::<Place>() + self.places.iter().map(|place| place.topic.len()).sum::<usize>()
     }
 }
 

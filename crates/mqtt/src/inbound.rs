@@ -88,16 +88,23 @@ pub struct Inbound {
     config: InboundConfig,
     version: Version,
     unacknowledged: u16,
+    /// In a box, because most clients use none.
+    aliases: Option<Box<Aliases>>,
+}
+
+/// The topics that aliases stand for.
+#[derive(Debug, Default)]
+struct Aliases {
     /// By alias, one less.
-    aliases: Vec<Option<Arc<str>>>,
-    alias_bytes: usize,
+    topics: Vec<Option<Arc<str>>>,
+    bytes: usize,
 }
 
 impl Inbound {
     /// For a new connection: no aliases ([MQTT-3.3.2-7]), nothing unacknowledged.
     #[must_use]
     pub const fn new(version: Version, config: InboundConfig) -> Self {
-        Self { config, version, unacknowledged: 0, aliases: Vec::new(), alias_bytes: 0 }
+        Self { config, version, unacknowledged: 0, aliases: None }
     }
 
     /// Takes a message in. QoS 1 and 2 messages count against the receive maximum until [`release`](Self::release).
@@ -151,20 +158,21 @@ impl Inbound {
         }
         let index = usize::from(alias) - 1;
         if topic.is_empty() {
-            let known = self.aliases.get(index).and_then(Option::as_ref);
+            let known = self.aliases.as_ref().and_then(|aliases| aliases.topics.get(index)?.as_ref());
             return known
                 .map(|topic| TopicName::Aliased(Arc::clone(topic)))
                 .ok_or(ProtocolError::TopicAliasUnknown(alias));
         }
-        if index >= self.aliases.len() {
-            self.aliases.resize(index + 1, None);
+        let aliases = self.aliases.get_or_insert_default();
+        if index >= aliases.topics.len() {
+            aliases.topics.resize(index + 1, None);
         }
-        if let Some(entry) = self.aliases.get_mut(index) {
-            let bytes = self.alias_bytes - entry.as_ref().map_or(0, |old| old.len()) + topic.len();
+        if let Some(entry) = aliases.topics.get_mut(index) {
+            let bytes = aliases.bytes - entry.as_ref().map_or(0, |old| old.len()) + topic.len();
             if bytes > self.config.alias_bytes_max {
                 return Err(ProtocolError::AliasBytes { max: self.config.alias_bytes_max });
             }
-            self.alias_bytes = bytes;
+            aliases.bytes = bytes;
             *entry = Some(Arc::from(topic));
         }
         Ok(TopicName::Named(topic))

@@ -26,7 +26,7 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     let authority = std::sync::Arc::new(Authority::new(rules));
     let may_write = |who: &Principal, door| authority.may(who, &who.name, Action::Write, door, ANY_TOPIC).allowed;
     let reads_all =
-        |who: &Principal, door| matches!(authority.access(who, &who.name, door).may_subscribe("#"), Reach::Everything);
+        |who: &Principal, door| matches!(authority.access(who, &*who.name, door).may_subscribe("#"), Reach::Everything);
     let doors = [Door::Mqtt, Door::Coap, Door::Http, Door::Xmpp];
     let nameless = Principal::anonymous();
     if anonymous == AnonymousPolicy::Everywhere && doors.iter().any(|door| may_write(&nameless, *door)) {

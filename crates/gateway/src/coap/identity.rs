@@ -146,8 +146,8 @@ impl Admission {
             return Arc::default();
         };
         match credential::of_channel(ctx, peer) {
-            Ok(Some(principal)) => principal.name,
-            Ok(None) => Principal::anonymous().name,
+            Ok(Some(principal)) => Arc::clone(&principal.name),
+            Ok(None) => Arc::clone(&Principal::anonymous().name),
             Err(_) => audit::shown_by(peer).1.into(),
         }
     }

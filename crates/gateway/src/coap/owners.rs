@@ -13,7 +13,7 @@ pub(super) fn principals(shared: &Arc<Shared>, listener: Listener) -> Principals
     let shared = Arc::clone(shared);
     Arc::new(move |channel| {
         let shown = credential::shown_by(&shared, channel, listener.sources).ok()??;
-        Some(shown.name)
+        Some(Arc::clone(&shown.name))
     })
 }
 

@@ -16,7 +16,7 @@ const BEHIND_MAX: usize = 8;
 /// One connection as its requests see it.
 pub(super) struct Conn {
     pub(super) ctx: Rc<HttpContext>,
-    pub(super) peer: Peer,
+    pub(super) peer: Rc<Peer>,
     pub(super) progress: Rc<Progress>,
     pub(super) identities: Identities,
     /// The protocol to switch to once the head of the response is written (HTTP/1.1).
@@ -29,18 +29,19 @@ pub(super) struct Conn {
 
 /// The protocol that takes over an HTTP/1.1 connection.
 pub(super) enum Upgrade {
-    /// A WebSocket, after 101.
-    WebSocket(Carried, Peer),
+    /// A WebSocket, after 101. In a box, which event streams do not pay for.
+    WebSocket(Box<(Carried, Peer)>),
     /// A stream of events that ends with the connection, after 200.
     Stream(EventStream),
 }
 
 impl Conn {
     pub(super) fn new(ctx: &Rc<HttpContext>, peer: Peer) -> Rc<Self> {
+        let peer = Rc::new(peer);
         Rc::new(Self {
             ctx: Rc::clone(ctx),
             progress: Rc::default(),
-            identities: Identities::new(ctx, peer.clone()),
+            identities: Identities::new(ctx, Rc::clone(&peer)),
             peer,
             upgrade: Rc::default(),
             behind: RefCell::default(),
@@ -60,17 +61,18 @@ impl Conn {
 
     /// The connection as requests of `peer` see it, which came through the proxy that the connection comes from.
     pub(super) fn seen_by(self: &Rc<Self>, peer: Peer) -> Rc<Self> {
-        if peer == self.peer {
+        if peer == *self.peer {
             return Rc::clone(self);
         }
         let mut behind = self.behind.borrow_mut();
-        if let Some(known) = behind.iter().find(|conn| conn.peer == peer) {
+        if let Some(known) = behind.iter().find(|conn| *conn.peer == peer) {
             return Rc::clone(known);
         }
+        let peer = Rc::new(peer);
         let conn = Rc::new(Self {
             ctx: Rc::clone(&self.ctx),
             progress: Rc::clone(&self.progress),
-            identities: Identities::new(&self.ctx, peer.clone()),
+            identities: Identities::new(&self.ctx, Rc::clone(&peer)),
             peer,
             upgrade: Rc::clone(&self.upgrade),
             behind: RefCell::default(),

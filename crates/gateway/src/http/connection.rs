@@ -21,7 +21,7 @@ use super::{
     stream::EventStream,
     websocket,
 };
-use crate::{Peer, deadline::in_time, transport::Transport};
+use crate::{Peer, deadline::in_time, tasks::Stage, transport::Transport};
 
 /// RFC 9113 §3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -40,35 +40,55 @@ enum Protocol {
 }
 
 /// Serves one TCP or TLS connection (HTTP/1.1 or HTTP/2 by ALPN, else by the preface) until it ends.
-pub async fn serve<S>(ctx: Rc<HttpContext>, mut stream: S, peer: Peer, alpn: Option<Vec<u8>>)
+pub async fn serve<S>(ctx: Rc<HttpContext>, stream: S, peer: Peer, alpn: Option<Vec<u8>>)
 where
     S: Transport + 'static,
 {
-    let (protocol, prefix) = match alpn.as_deref() {
-        Some(b"h2") => (Protocol::Two, Bytes::new()),
-        // Every stage of a connection is boxed, so that its task stays small.
-        Some(_) | None => match Box::pin(first_bytes(&ctx, &mut stream)).await {
-            Some(sniffed) => sniffed,
-            None => return,
-        },
-    };
-    let conn = Conn::new(&ctx, peer);
-    let io = Io::new(&ctx, stream, prefix, &conn.progress);
-    conn.progress.active.set(ctx.running());
-    match protocol {
-        Protocol::One => {
-            // The box with hyper and its buffers is freed before the connection becomes something else.
-            match Box::pin(serve_one(&conn, io)).await {
-                Some((io, Upgrade::WebSocket(carried, peer))) => {
-                    Box::pin(websocket::run(&conn.seen_by(peer), io, carried)).await;
-                }
-                Some((io, Upgrade::Stream(stream))) => Box::pin(stream_events(&conn, io, stream)).await,
-                None => {}
-            }
-        }
-        Protocol::Two => Box::pin(serve_two(&conn, io)).await,
-    }
-    conn.progress.flush(&ctx);
+    begin(ctx, stream, peer, alpn).await;
+}
+
+/// As [`serve`], as the first stage of a task: it determines the protocol.
+pub(super) fn begin<S>(ctx: Rc<HttpContext>, mut stream: S, peer: Peer, alpn: Option<Vec<u8>>) -> Stage
+where
+    S: Transport + 'static,
+{
+    Stage::new(async move {
+        let (protocol, prefix) = match alpn.as_deref() {
+            Some(b"h2") => (Protocol::Two, Bytes::new()),
+            Some(_) | None => first_bytes(&ctx, &mut stream).await?,
+        };
+        let conn = Conn::new(&ctx, peer);
+        let io = Io::new(&ctx, stream, prefix, &conn.progress);
+        conn.progress.active.set(ctx.running());
+        Some(match protocol {
+            Protocol::One => requests_one(conn, io),
+            Protocol::Two => Stage::new(async move {
+                serve_two(&conn, io).await;
+                conn.progress.flush(&conn.ctx);
+                None
+            }),
+        })
+    })
+}
+
+/// The requests of an HTTP/1.1 connection, and what it becomes after them. Hyper and its buffers are freed before that.
+fn requests_one<S>(conn: Rc<Conn>, io: Io<S>) -> Stage
+where
+    S: Transport + 'static,
+{
+    Stage::new(async move {
+        let upgraded = serve_one(&conn, io).await;
+        conn.progress.flush(&conn.ctx);
+        Some(match upgraded? {
+            (io, Upgrade::WebSocket(websocket)) => Stage::new(async move {
+                let (carried, peer) = *websocket;
+                websocket::run(&conn.seen_by(peer), io, carried).await;
+                conn.progress.flush(&conn.ctx);
+                None
+            }),
+            (io, Upgrade::Stream(stream)) => stream_events(conn, io, stream),
+        })
+    })
 }
 
 /// Waits for the first bytes and determines the protocol; `None` when they do not arrive in time.
@@ -102,13 +122,17 @@ async fn sniff<S: AsyncRead + Unpin>(stream: &mut S) -> Option<(Protocol, Bytes)
 }
 
 /// Writes events until the stream or the connection ends.
-async fn stream_events<S>(conn: &Rc<Conn>, mut io: Io<S>, stream: EventStream)
+fn stream_events<S>(conn: Rc<Conn>, mut io: Io<S>, stream: EventStream) -> Stage
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    if stream.run(conn, &mut io).await.is_ok() {
-        Box::pin(linger(&mut io)).await;
-    }
+    Stage::new(async move {
+        if stream.run(&conn, &mut io).await.is_ok() {
+            Box::pin(linger(&mut io)).await;
+        }
+        conn.progress.flush(&conn.ctx);
+        None
+    })
 }
 
 /// Serves requests until the connection ends or becomes something else.

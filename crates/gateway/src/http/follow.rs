@@ -153,7 +153,7 @@ impl Follow {
                 registry.open(ctx, wanted).map_err(unavailable)?
             }
         };
-        let listed = ctx.enter(Door::Http, &conn.peer, &identity.principal().name, &identity.publisher.client);
+        let listed = ctx.enter(Door::Http, &conn.peer, &identity.publisher);
         Ok(Self {
             conn: Rc::clone(conn),
             identity: Rc::clone(identity),

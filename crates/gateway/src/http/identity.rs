@@ -133,7 +133,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Identities {
     ctx: Rc<HttpContext>,
-    peer: Peer,
+    peer: Rc<Peer>,
     /// The identity of requests without credentials, and the generation of the rules: the owner of the certificate, or
     /// anonymous.
     silent: RefCell<Option<(u64, Rc<Identity>)>>,
@@ -141,7 +141,7 @@ pub(super) struct Identities {
 }
 
 impl Identities {
-    pub(super) fn new(ctx: &Rc<HttpContext>, peer: Peer) -> Self {
+    pub(super) fn new(ctx: &Rc<HttpContext>, peer: Rc<Peer>) -> Self {
         Self { ctx: Rc::clone(ctx), peer, silent: RefCell::default(), known: RefCell::default() }
     }
 

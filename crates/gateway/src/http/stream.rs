@@ -3,12 +3,18 @@
 //!
 //! Hyper writes the head of the response and is then dropped with its buffers; an idle stream has none of its own.
 
-use std::{future::poll_fn, io, rc::Rc};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::{conn::Conn, follow::Follow, io::Io};
-use crate::deadline::in_time;
+use crate::{deadline::in_time, turn};
 
 /// The stream, to be run once the head of its response is written.
 pub(super) struct EventStream {
@@ -30,27 +36,29 @@ impl EventStream {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        // Input is discarded: no further request can follow on this connection.
+        while let Some(frame) = poll_fn(|cx| self.poll_frame(cx, io)).await? {
+            // In a box, which an idle stream does not have.
+            Box::pin(write(conn, io, frame)).await?;
+        }
+        let end = if self.chunked { b"0\r\n\r\n".to_vec() } else { Vec::new() };
+        Box::pin(write(conn, io, end)).await
+    }
+
+    /// The next bytes to write. Input is discarded: no further request can follow on this connection.
+    fn poll_frame<S>(&mut self, cx: &mut Context<'_>, io: &mut Io<S>) -> Poll<io::Result<Option<Vec<u8>>>>
+    where
+        S: AsyncRead + Unpin,
+    {
         let mut ignored = [0; 64];
-        loop {
-            tokio::select! {
-                read = io.read(&mut ignored) => {
-                    if read? == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
-                chunk = poll_fn(|cx| self.follow.poll_chunk(cx)) => {
-                    let Some(chunk) = chunk else { break };
-                    io.write_all(&self.frame(&chunk)).await?;
-                    flush(conn, io).await?;
-                    conn.progress.flush(&conn.ctx);
-                }
+        let mut read = ReadBuf::new(&mut ignored);
+        if Pin::new(io).poll_read(cx, &mut read)?.is_ready() {
+            if read.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
+            turn::again(cx);
         }
-        if self.chunked {
-            io.write_all(b"0\r\n\r\n").await?;
-        }
-        flush(conn, io).await
+        let chunk = self.follow.poll_chunk(cx);
+        chunk.map(|chunk| Ok(chunk.map(|chunk| self.frame(&chunk))))
     }
 
     fn frame(&self, chunk: &[u8]) -> Vec<u8> {
@@ -63,6 +71,13 @@ impl EventStream {
         frame.extend_from_slice(b"\r\n");
         frame
     }
+}
+
+async fn write<S: AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>, bytes: Vec<u8>) -> io::Result<()> {
+    io.write_all(&bytes).await?;
+    flush(conn, io).await?;
+    conn.progress.flush(&conn.ctx);
+    Ok(())
 }
 
 /// Flushes within the write timeout: TLS takes bytes as written that the socket has no room for yet, so that the

@@ -28,6 +28,7 @@ use super::{
     respond,
 };
 use crate::{
+    Peer,
     deadline::{Late, in_time},
     metrics::{DoorMetrics, Metrics},
     transport::Transport,
@@ -133,7 +134,7 @@ impl Accepted {
                 respond::set(&mut response, SEC_WEBSOCKET_ACCEPT, &proof);
                 response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-                *conn.upgrade.borrow_mut() = Some(Upgrade::WebSocket(carried, conn.peer.clone()));
+                *conn.upgrade.borrow_mut() = Some(Upgrade::WebSocket(Box::new((carried, Peer::clone(&conn.peer)))));
                 response
             }
             Self::Tunnel => {
@@ -169,12 +170,12 @@ where
         Carried::Mqtt => {
             let _counted = Counted::new(ctx, |metrics| &metrics.mqtt);
             let Some(serve) = &ctx.upgrades.mqtt else { return };
-            serve(Box::new(bytes::ByteStream::new(io)), conn.peer.clone()).await;
+            serve(Box::new(bytes::ByteStream::new(io)), Peer::clone(&conn.peer)).await;
         }
         Carried::Coap => {
             let _counted = Counted::new(ctx, |metrics| &metrics.coap);
             let Some(serve) = &ctx.upgrades.coap else { return };
-            serve(Box::new(io), conn.peer.clone()).await;
+            serve(Box::new(io), Peer::clone(&conn.peer)).await;
         }
         // An error: the reader has gone.
         Carried::Events(follow) => drop(Events::new(conn, io, follow).run().await),

@@ -1,6 +1,6 @@
 //! Attaching a client to its session, and CONNACK.
 
-use std::{net::SocketAddr, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use fogmux_auth::{Principal, Verified};
 use fogmux_bus::{Account, Asked, AttachError, Attached, Completion, Door, Publisher, SessionKey};
@@ -35,7 +35,6 @@ pub(super) struct Granted {
     pub(super) mailbox: Claimed,
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
-    pub(super) peer: SocketAddr,
     pub(super) will: Option<Will>,
     pub(super) greeting: Vec<u8>,
     /// When the credential expires.
@@ -70,7 +69,7 @@ pub(super) fn attach(
     let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
     let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
     let key = session_key(door.config.client_identifiers, &principal.name, &client);
-    let access = ctx.authority().access(&principal, &client, Door::Mqtt).of_peer(peer.address);
+    let access = ctx.authority().access(&principal, Arc::clone(&client), Door::Mqtt).of_peer(peer.address);
     let gate = Arc::new(Gate::new(access));
     let config = outbound(negotiation);
     let publisher = |slot| {
@@ -117,14 +116,13 @@ pub(super) fn attach(
     let expires = expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s));
     let extended = last.map(|last| Extended::new(last.method, peer));
     let negotiation = *negotiation;
-    let listed = ctx.enter(Door::Mqtt, peer, &publisher.principal, &publisher.client);
-    let (handshake, peer) = (Handshake::of(peer), peer.address);
+    let listed = ctx.enter(Door::Mqtt, peer, &publisher);
+    let handshake = Handshake::of(peer);
     Ok(Granted {
         negotiation,
         mailbox,
         gate,
         publisher,
-        peer,
         will,
         greeting,
         expires,

@@ -188,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Logs a subscriber that is too slow, at most once a second.
     pub(super) fn log_slow(&self, reason: &str) {
         if let Some(suppressed) = self.ctx.door.slow_log.admit(self.now) {
-            let (client, peer) = (shown_client(&self.client.publisher.client), self.client.peer);
+            let (client, peer) = (shown_client(&self.client.publisher.client), self.wakes.listed.address());
             tracing::warn!(client, %peer, suppressed, "slow MQTT subscriber {reason}");
         }
     }

@@ -5,7 +5,6 @@ mod reading;
 
 use std::{
     collections::VecDeque,
-    net::SocketAddr,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -121,10 +120,8 @@ pub(super) struct Connection<S> {
     pub(super) draining: Option<Written>,
 }
 
-/// The client of a connection, and its permissions.
+/// The client of a connection, and its permissions; [`Wakes::listed`] has its address.
 pub(super) struct Client {
-    /// The address, for the log.
-    pub(super) peer: SocketAddr,
     pub(super) publisher: Arc<Publisher>,
     pub(super) gate: Arc<Gate>,
     /// The generation of the rules under which it was last checked.
@@ -183,7 +180,7 @@ pub(super) struct Wakes {
     /// When the door wakes the task at the latest.
     pub(super) alarm: Timestamp,
     /// Its place in the list of connections.
-    listed: Listed,
+    pub(super) listed: Listed,
 }
 
 /// State that most connections do not have most of the time.
@@ -234,12 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self {
             stream,
             mailbox: granted.mailbox,
-            client: Client {
-                peer: granted.peer,
-                publisher: granted.publisher,
-                gate: granted.gate,
-                generation: granted.generation,
-            },
+            client: Client { publisher: granted.publisher, gate: granted.gate, generation: granted.generation },
             facts: Facts {
                 version: negotiation.version,
                 bridge: negotiation.bridge,

@@ -144,6 +144,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let pending = self.rare.as_ref().map_or(0, |rare| rare.pending.len());
         let is_sent = self.egress.is_idle() && self.output.is_empty() && pending == 0;
         let is_empty = is_sent && self.mailbox.with(|mailbox| mailbox.is_drained()).unwrap_or(true);
-        written.is_taken(is_empty, &self.ctx.shared.shutdown, self.client.peer)
+        written.is_taken(is_empty, &self.ctx.shared.shutdown, self.wakes.listed.address())
     }
 }

@@ -93,8 +93,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let access = self
             .ctx
             .authority()
-            .access(&who.principal, &self.client.publisher.client, Door::Mqtt)
-            .of_peer(self.client.peer);
+            .access(&who.principal, Arc::clone(&self.client.publisher.client), Door::Mqtt)
+            .of_peer(self.wakes.listed.address());
         let _ = self.mailbox.with(|mailbox| {
             if let Some(durable) = &mut mailbox.durable {
                 durable.renew(&who.principal);

@@ -114,7 +114,7 @@ impl MqttDoor {
     /// A will that was being published when the process ended: its session is over, or has another connection.
     fn put_back_will(&self, shared: &Shared, RestoredWill { record, message }: RestoredWill, now: Now) {
         let who = principal_named(shared, &message.principal);
-        let gate = Arc::new(Gate::new(shared.authority.access(&who, &message.client, Door::Mqtt)));
+        let gate = Arc::new(Gate::new(shared.authority.access(&who, Arc::clone(&message.client), Door::Mqtt)));
         let will = Will::restored(self, shared, message, &gate, (None, record));
         // The key of no session: those begin with a client identifier, and that has no NUL ([MQTT-1.5.4-2]).
         self.restore_will(SessionKey(Arc::from(format!("\0{}", record.0))), will, now.at);

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, io, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_auth::{Principal, Verified};
+use fogmux_auth::Verified;
 use fogmux_bus::{Door, FifoLimits, FifoMailbox, Publisher};
 use fogmux_fair::Owner;
 use fogmux_xmpp::{
@@ -256,8 +256,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
     }
 
     fn succeed(&mut self, verified: Verified, data: Option<&[u8]>) {
-        let Principal { name, anonymous, .. } = &verified.principal;
-        let local = if *anonymous { random_name() } else { escape_local(name) };
+        let name = &verified.principal.name;
+        let local = if verified.principal.anonymous { random_name() } else { escape_local(name) };
         let domain = self.ctx.door.server.domain.as_str();
         match Jid::from_parts(Some(&local), domain, None) {
             Ok(jid) => {
@@ -320,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let me = Me { jid, gate, publisher, inbox, control };
         let core = Core::new(ctx, self.machine, me, self.out);
         let publisher = &core.me.publisher;
-        let listed = core.ctx.enter(Door::Xmpp, &self.peer, &publisher.principal, &publisher.client);
+        let listed = core.ctx.enter(Door::Xmpp, &self.peer, &publisher);
         let ends = (expires_unix_s, Handshake::of(&self.peer));
         Login::Bound(Box::new(Session::new(self.stream, (core, listed), claim, self.input, ends)))
     }

@@ -28,6 +28,7 @@ use crate::{
     phase::Phase,
     shutdown::{DRAIN_TICK, Reading, Written},
     stops::Running,
+    tasks::Stage,
     turn,
     unfinished::{Place, SMALL_BYTES},
 };
@@ -107,8 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Runs the connection until it ends.
-    pub(super) async fn run(mut self: Box<Self>) {
+    /// Runs the connection until it ends. Nothing comes after it.
+    pub(super) async fn run(mut self: Box<Self>) -> Option<Stage> {
         let ctx = std::rc::Rc::clone(&self.core.ctx);
         if !self.kept.is_empty() {
             // Input that followed the bind request.
@@ -155,6 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             }
         }
         Box::pin(read::linger(&mut self.stream)).await;
+        None
     }
 
     /// Whether everything that was published is sent, and everything said is answered.

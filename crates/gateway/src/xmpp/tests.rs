@@ -10,7 +10,6 @@ mod store;
 mod streams;
 
 use std::{
-    rc::Rc,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -21,7 +20,7 @@ use fogmux_auth::{
     scram::{ScramClient, ScramHash},
 };
 use fogmux_bus::{BusConfig, Forgetful, RetainedStore};
-use fogmux_net::{TlsAcceptor, TlsConfig};
+use fogmux_net::TlsConfig;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
@@ -368,14 +367,10 @@ async fn discovery_and_the_rest() {
 /// Size of an idle connection besides its mailbox and its entries in the registries.
 #[test]
 fn an_idle_connection_is_small() {
-    fn plain<F: Future>(_: impl FnOnce(Rc<XmppContext>, TcpStream, Peer, Option<TlsAcceptor>) -> F) -> usize {
+    type Session = super::session::Session<TcpStream>;
+    fn running<F: Future>(_: impl FnOnce(Box<Session>) -> F) -> usize {
         size_of::<F>()
     }
-    fn secure<F: Future>(_: impl FnOnce(Rc<XmppContext>, TcpStream, Peer, TlsAcceptor) -> F) -> usize {
-        size_of::<F>()
-    }
-    let sizes =
-        [plain(super::serve_plain), secure(super::serve_secure), size_of::<super::session::Session<TcpStream>>()];
-    // The allocator takes 528 bytes for each of 505 to 520.
-    assert!(sizes.iter().all(|size| *size <= 520), "{sizes:?}");
+    let (running, session) = (running(Session::run), size_of::<Session>());
+    assert!(running <= 320 && session <= 520, "{running} and {session}");
 }

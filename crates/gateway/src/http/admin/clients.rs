@@ -18,7 +18,7 @@ pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Result<Vec<u8>, Problem<'sta
     let mut weight = Weight::default();
     for client in &found {
         let is = &client.is;
-        if !weight.takes(&[&is.principal, &is.client]) {
+        if !weight.takes(&[&is.publisher.principal, &is.publisher.client]) {
             more = true;
             break;
         }
@@ -27,8 +27,8 @@ pub(super) fn page(conn: &Conn, page: &Page<'_>) -> Result<Vec<u8>, Problem<'sta
             door: is.door.name(),
             listener: is.listener.and_then(|place| conn.ctx.shared.listening.name(place)),
             address: is.address.to_string(),
-            principal: &is.principal,
-            client: &is.client,
+            principal: &is.publisher.principal,
+            client: &is.publisher.client,
             since: Moment(is.since_unix_ms),
         });
     }

@@ -108,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Counts so many bytes of the input among the unfinished packets of all clients; `aside` of them are set aside.
     /// Returns whether there is room.
     pub(in crate::mqtt) fn count_input(&mut self, bytes: usize, aside: usize) -> (bool, &Place) {
-        let (door, gate, peer) = (&self.ctx.door, &self.client.gate, self.client.peer);
+        let (door, gate, peer) = (&self.ctx.door, &self.client.gate, self.wakes.listed.address());
         let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
         let place = self.reading.unfinished.get_or_insert_with(fresh);
         (place.set(&self.ctx, bytes, self.reading.input.filled() + aside), place)
