@@ -121,7 +121,7 @@ impl ByName {
     }
 }
 
-/// What a listener shows: by the name that the client asks for.
+/// The certificates of a listener: by the name that the client asks for.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) own: ServerIdentity,
