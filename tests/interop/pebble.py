@@ -15,7 +15,7 @@ from client import Missing, run
 
 PROGRAM = CLIENTS / "bin/pebble"
 LIFETIME_S = 90 * 86_400
-"""What Let's Encrypt has."""
+"""That of Let's Encrypt."""
 
 
 def free_port() -> int:

@@ -47,7 +47,7 @@ class Named(Gateway):
         return int(float(values[0])) if values else None
 
     async def finding(self, name: str) -> dict:
-        """What `doctor` says under a name."""
+        """The finding of `doctor` of a name."""
         _, out, err = await run(self.binary, "doctor", "-c", f"{self.home.name}/fogmux.toml", "--data", self.data,
                                 "--json")
         of_name = [finding for finding in json.loads(out)["findings"] if finding["name"] == name]

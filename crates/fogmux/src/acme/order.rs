@@ -26,7 +26,7 @@ const SERVER_MAX: Duration = Duration::from_secs(180);
 /// More than a key and a chain have, in bytes.
 const CERTIFICATE_BYTES: usize = 16 << 10;
 
-/// What orders need.
+/// The server, the files and the challenges of orders.
 #[derive(Clone)]
 pub(super) struct Orders {
     pub(super) config: Acme,

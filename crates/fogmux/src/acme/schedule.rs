@@ -5,12 +5,12 @@ use super::state::{Failure, State};
 
 const MINUTE_S: u64 = 60;
 const DAY_S: u64 = 86_400;
-/// What is obeyed of a server that asks to come back later; rate limits are those of a week.
+/// The longest wait that a server may ask for; rate limits are those of a week.
 const ASKED_MAX_S: u64 = 8 * DAY_S;
 /// RFC 9773 §4.3.3: between a minute and a day.
 const ASK_EVERY_S: std::ops::RangeInclusive<u64> = MINUTE_S..=DAY_S;
 
-/// What is to be done now.
+/// The work that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
@@ -69,7 +69,7 @@ pub(super) fn succeed(state: &mut State, held: Held, window: Option<Window>, now
     let usual = held.not_after_unix_s.saturating_sub(left / 3);
     *state = State {
         subject: std::mem::take(&mut state.subject),
-        // Whatever the server says next, it is not asked in a loop.
+        // The server is not asked in a loop, whatever it says next.
         next_unix_s: now + MINUTE_S.min(left / 2),
         renew_unix_s: usual + random % (left / 20 + 1),
         ..State::default()

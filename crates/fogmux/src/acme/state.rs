@@ -12,7 +12,7 @@ use crate::data;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
-    /// What it is about: another server, name or challenge begins anew.
+    /// The server, the challenge and the names that it is about: others begin anew.
     pub(crate) subject: String,
     /// Attempts that have failed since the last success.
     pub(crate) failures: u32,

@@ -11,7 +11,7 @@ use crate::config::acme::{Acme, Challenge};
 use crate::modes::quoted;
 use crate::validity::{DAY_S, Days, Stage, Validity};
 
-/// What has the gateway try again at once.
+/// The command that has the gateway try again at once.
 const RELOAD: &str = "sudo systemctl reload fogmux";
 
 pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
