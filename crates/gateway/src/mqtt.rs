@@ -109,10 +109,12 @@ where
 /// login and close.
 pub struct Serve<'s, S>(Stage<'s, S>);
 
+/// The login, which may lead to an open connection, or the close, which does not.
+type Apart<'s, S> = Pin<Box<dyn Future<Output = Option<Box<Connection<S>>>> + 's>>;
+
 /// Two words, so that the task stays small: see `Tasks::spawn_flat`.
 enum Stage<'s, S> {
-    /// The login, which may lead to an open connection, or the close, which does not.
-    Apart(Pin<Box<dyn Future<Output = Option<Box<Connection<S>>>> + 's>>),
+    Apart(Apart<'s, S>),
     Open(Box<Connection<S>>),
 }
 

@@ -320,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let me = Me { jid, gate, publisher, inbox, control };
         let core = Core::new(ctx, self.machine, me, self.out);
         let publisher = &core.me.publisher;
-        let listed = core.ctx.enter(Door::Xmpp, &self.peer, &publisher);
+        let listed = core.ctx.enter(Door::Xmpp, &self.peer, publisher);
         let ends = (expires_unix_s, Handshake::of(&self.peer));
         Login::Bound(Box::new(Session::new(self.stream, (core, listed), claim, self.input, ends)))
     }

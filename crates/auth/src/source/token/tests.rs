@@ -52,7 +52,7 @@ fn claims_become_a_name_groups_and_variables() {
     assert_eq!((&*principal.name, principal.source), ("alice", SourceKind::Token));
     assert_eq!(principal.groups.iter().map(|group| &**group).collect::<Vec<_>>(), ["line-2", "plant"]);
     assert_eq!(expires_unix_s, Some(NOW + 120));
-    let variables = principal.variables.unwrap();
+    let variables = principal.variables.clone().unwrap();
     let named: Vec<&str> = variables.keys().map(|name| &**name).collect();
     assert_eq!(named, ["cells", "level", "site", "sub"]);
     assert_eq!(variables["cells"].len(), 2);
