@@ -97,6 +97,7 @@ fn message_of(principal: &str, topic: &str, bytes: usize) -> Arc<Message> {
         publisher: Arc::new(publisher),
         ingest: Timestamp::ZERO,
         ingest_unix_ms: 0,
+        sample: None,
         tag: OnceLock::new(),
     })
 }
