@@ -173,18 +173,15 @@ fn write_node(node: &Node) -> Box<[u8]> {
 
 fn read_node(xml: &str, domain: &Jid) -> Option<Node> {
     let pubsub = parse::fragment(xml, &Limits::default()).ok()?;
-    let all = || pubsub.child(ns::PUBSUB_OWNER, "affiliations");
-    let elements = all()?.children_named(ns::PUBSUB_OWNER, "affiliation");
+    let list = pubsub.child(ns::PUBSUB_OWNER, "affiliations")?;
+    let elements = || list.children_named(ns::PUBSUB_OWNER, "affiliation");
     let first_owner = || {
-        let mut owners = all()?
-            .children_named(ns::PUBSUB_OWNER, "affiliation")
-            .filter(|one| one.attr("affiliation") == Some("owner"));
-        let jid = owners.next()?.attr("jid")?;
+        let jid = elements().find(|one| one.attr("affiliation") == Some("owner"))?.attr("jid")?;
         Some(user_of(jid, domain).map_or_else(|| Arc::from(jid), Arc::from))
     };
     let payer: Arc<str> = pubsub.attr(PAYER).map(Arc::from).or_else(first_owner).unwrap_or_default();
     let payer_of = |payed: Option<&str>| payed.map_or_else(|| Arc::clone(&payer), Arc::from);
-    let affiliates = elements.map(|element| {
+    let affiliates = elements().map(|element| {
         let affiliation = Affiliation::from_name(element.attr("affiliation")?)?;
         Some(Affiliate { jid: element.attr("jid")?.into(), affiliation, payer: payer_of(element.attr(PAYER)) })
     });

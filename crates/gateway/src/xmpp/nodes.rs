@@ -90,8 +90,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes that are kept, also where they exceed the bounds. Records of before principals were noted in them count
-    /// for the first owner, a user of `domain`.
+    /// The nodes that are kept, also where they exceed the bounds. Records of before principals were noted in them
+    /// count for the first owner, a user of `domain`.
     pub(super) fn new(max: NodesMax, records: Records, domain: &Jid) -> Self {
         let mut nodes = Table::default();
         records.nodes(domain, &mut |name, kept| {

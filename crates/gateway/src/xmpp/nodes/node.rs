@@ -49,8 +49,14 @@ impl Node {
 
     /// Another configuration, for which `by` pays if it is larger.
     pub(super) fn configured(&self, config: Arc<NodeConfig>, by: &Arc<str>) -> Self {
-        let grows = config_bytes(&config) > config_bytes(&self.config);
-        let config_payer = Arc::clone(if grows { by } else { &self.config_payer });
+        let (before, after) = (config_bytes(&self.config), config_bytes(&config));
+        let payer = match after {
+            // The defaults cost nothing, and have no record.
+            0 => &self.payer,
+            _ if after > before => by,
+            _ => &self.config_payer,
+        };
+        let config_payer = Arc::clone(payer);
         Self { config, config_payer, ..self.clone() }
     }
 
