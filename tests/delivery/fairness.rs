@@ -22,6 +22,8 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "fairness: wills of one user leave room for another's", run: wills },
     Case { name: "fairness: observations of strangers leave room for a device's", run: observations },
     Case { name: "fairness: nodes of one user leave room for another's", run: nodes },
+    Case { name: "fairness: nodes that are given away count for who made them", run: given_away },
+    Case { name: "fairness: an owner's requests cost nobody else anything", run: requests_of_owners },
     Case { name: "fairness: event streams of one user leave room for another's", run: event_streams },
 ];
 
@@ -260,6 +262,94 @@ fn nodes() -> Result<String> {
     ensure!(dev == 40 && ada >= 2, "{taken:?}");
     ensure!(metric(&gateway, "fogmux_share_refused_total{table=\"nodes\"}")? > 0.0);
     Ok(format!("{dev} and {ada} of 40"))
+}
+
+/// A session of a user over XMPP.
+fn xmpp_session(gateway: &Gateway, user: &str) -> Result<xmpp::Session> {
+    let config = tls::config(gateway.ca())?;
+    let stream = tcp::connect(gateway.address("xmpps")?)?;
+    xmpp::Session::plain_password(stream, &config, &users::sasl_plain(user), "r")
+}
+
+/// Has a user make so many nodes; how many are made.
+fn make_nodes(session: &mut xmpp::Session, prefix: &str, count: usize) -> Result<usize> {
+    let mut made = 0;
+    for number in 0..count {
+        let answer = session.entity("set", &format!("<create node='{prefix}/{number}'/>"))?;
+        made += usize::from(answer.contains("type='result'"));
+    }
+    Ok(made)
+}
+
+fn given_away() -> Result<String> {
+    let gateway = users::gateway(&["xmpp.nodes_max=40"], &["dev", "ada", "new"], &[])?;
+    let mut dev = xmpp_session(&gateway, "dev")?;
+    let mut made = 0;
+    for number in 0..100 {
+        let node = format!("dev/{number}");
+        if !dev.entity("set", &format!("<create node='{node}'/>"))?.contains("type='result'") {
+            break;
+        }
+        made += 1;
+        let give = "<affiliation jid='ada@localhost' affiliation='owner'/>\
+                    <affiliation jid='dev@localhost' affiliation='none'/>";
+        let answer = dev.owner("set", &format!("<affiliations node='{node}'>{give}</affiliations>"))?;
+        ensure!(answer.contains("type='result'"), "{answer}");
+    }
+    ensure!(made == 40, "dev has made {made} of 40");
+    ensure!(metric(&gateway, "fogmux_share_largest{table=\"nodes\"}")? == 40.0);
+    for user in ["ada", "new"] {
+        let made = make_nodes(&mut xmpp_session(&gateway, user)?, user, 1)?;
+        ensure!(made == 1, "the first node of {user} is refused");
+    }
+    // Ada has got them and may delete them, which makes room again.
+    let mut ada = xmpp_session(&gateway, "ada")?;
+    for number in 0..10 {
+        let answer = ada.owner("set", &format!("<delete node='dev/{number}'/>"))?;
+        ensure!(answer.contains("type='result'"), "{answer}");
+    }
+    ensure!(make_nodes(&mut dev, "again", 1)? == 1, "what is deleted does not count any more");
+    Ok(String::new())
+}
+
+/// All that an owner may ask for in the name of another leaves that one as much as the same in the name of a stranger:
+/// nodes, bytes of them, and subscriptions.
+fn requests_of_owners() -> Result<String> {
+    let left = |named: &str| -> Result<[usize; 2]> {
+        let settings = ["xmpp.nodes_max=64", "xmpp.nodes_bytes_max=64KiB", "xmpp.subscriptions_bytes_max=64KiB"];
+        let gateway = start(&settings)?;
+        let mut dev = xmpp_session(&gateway, "dev")?;
+        let (title, tail) = ("t".repeat(500), "x".repeat(500));
+        for number in 0..200 {
+            let node = format!("dev/{number}");
+            let config = xmpp::form("node_config", &[("pubsub#title", &*title)]);
+            dev.entity("set", &format!("<create node='{node}'/>"))?;
+            let affiliations = |list: &[(&str, &str)]| -> String {
+                let one = |(jid, kind): &(&str, &str)| format!("<affiliation jid='{jid}' affiliation='{kind}'/>");
+                format!("<affiliations node='{node}'>{}</affiliations>", list.iter().map(one).collect::<String>())
+            };
+            let stranger = format!("{tail}@localhost");
+            dev.owner("set", &affiliations(&[(named, "member"), (&stranger, "outcast")]))?;
+            dev.owner("set", &format!("<configure node='{node}'>{config}</configure>"))?;
+            let subscribed = format!("<subscription jid='{named}' subscription='subscribed'/>");
+            dev.owner("set", &format!("<subscriptions node='{node}'>{subscribed}</subscriptions>"))?;
+            dev.entity("set", &format!("<publish node='{node}'><item><x xmlns='y'/></item></publish>"))?;
+            dev.entity("set", &format!("<publish node='implied/{node}'><item><x xmlns='y'/></item></publish>"))?;
+            dev.owner("set", &affiliations(&[(named, "owner"), ("dev@localhost", "none")]))?;
+        }
+        ensure!(metric(&gateway, "fogmux_share_refused_total{table=\"nodes\"}")? > 0.0, "there was room for all");
+        let mut ada = xmpp_session(&gateway, "ada")?;
+        let nodes = make_nodes(&mut ada, "ada", 30)?;
+        let mut subscriptions = 0;
+        for number in 0..300 {
+            let subscribe = format!("<subscribe node='s/{number}' jid='ada@localhost'/>");
+            subscriptions += usize::from(ada.entity("set", &subscribe)?.contains("type='result'"));
+        }
+        Ok([nodes, subscriptions])
+    };
+    let (own, other) = (left("ada@localhost")?, left("nob@localhost")?);
+    ensure!(own == other && own[0] > 0 && own[1] > 10, "{own:?} are left, {other:?} where dev names a stranger");
+    Ok(format!("{} nodes and {} subscriptions", own[0], own[1]))
 }
 
 /// Opens an event stream; `None` when it is refused.

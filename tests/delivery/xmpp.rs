@@ -4,6 +4,7 @@ mod answers;
 mod events;
 mod idle;
 mod ids;
+mod kept;
 mod options;
 mod retained;
 
@@ -45,6 +46,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: include_body shows values to people", run: options::include_body },
     Case { name: "xmpp: leases end subscriptions", run: options::leases },
     Case { name: "xmpp: an idle connection holds little memory", run: idle::memory },
+    Case { name: "xmpp: affiliations of the largest size are bounded in bytes", run: kept::affiliations },
+    Case { name: "xmpp: names and configurations of nodes are bounded in bytes", run: kept::names },
+    Case { name: "xmpp: subscriptions of nobody who is connected are bounded in bytes", run: kept::subscriptions },
+    Case { name: "xmpp: parts of addresses have as many bytes as the standard allows", run: kept::addresses },
     Case { name: "xmpp: each connection is counted once, refused ones too", run: events::counted },
 ];
 

@@ -1,4 +1,5 @@
-//! The heap that a retained message takes: what `retained_bytes_max` is about, and what its gauge says.
+//! The heap that a retained message takes: what `retained_bytes_max` is about, and what its gauge says. Doors compute
+//! with the same [`allocation`]s what they keep.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// The two counts in front of what an `Arc` holds.
-const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+pub const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 /// The allocator's header of an allocation, and what it rounds up to.
 const HEADER_BYTES: usize = size_of::<usize>();
 const ALIGNMENT_BYTES: usize = 2 * size_of::<usize>();
@@ -48,7 +49,8 @@ fn of_properties(properties: &Properties) -> usize {
         + pairs
 }
 
-/// The memory that an allocation takes; an empty one takes none.
-const fn allocation(bytes: usize) -> usize {
+/// The memory that an allocation of so many bytes takes; an empty one takes none.
+#[must_use]
+pub const fn allocation(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + HEADER_BYTES).next_multiple_of(ALIGNMENT_BYTES) }
 }

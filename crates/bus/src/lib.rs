@@ -50,6 +50,7 @@ pub use door::Door;
 pub use fifo::{FifoLimits, FifoMailbox, Queued};
 pub use filter::{Filter, FilterError};
 pub use fogmux_time::Timestamp;
+pub use footprint::{COUNTS_BYTES, allocation};
 pub use id::{SlotId, WorkerId};
 pub use limits::{DELIVERIES_PER_TURN, FILTER_BYTES_MAX, LEVELS_MAX, TOPIC_BYTES_MAX};
 pub use mailbox::{Delivered, Delivery, Mailbox, Readiness};

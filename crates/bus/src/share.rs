@@ -91,6 +91,19 @@ impl Shares {
         self.0.get(principal).copied().unwrap_or_default()
     }
 
+    /// The text of a principal's name that is in use here already, if it has something: entries share it.
+    #[must_use]
+    pub fn name(&self, principal: &Arc<str>) -> Arc<str> {
+        let known = self.0.get_key_value(principal).map(|(name, _)| name);
+        Arc::clone(known.unwrap_or(principal))
+    }
+
+    /// The bytes of the principal that has most.
+    #[must_use]
+    pub fn largest_bytes(&self) -> usize {
+        self.0.values().map(|share| share.bytes).max().unwrap_or(0)
+    }
+
     /// Adds an entry of `bytes`. Returns the principal's share from now on.
     pub fn add(&mut self, principal: &Arc<str>, bytes: usize) -> Share {
         let share = self.0.entry(Arc::clone(principal)).or_default();

@@ -118,6 +118,10 @@ pub struct Counts {
     pub sessions_largest_share: usize,
     /// Bytes of input that clients have begun to send and not finished, and of answers that they have yet to take.
     pub unfinished_bytes: usize,
+    /// Bytes of what outlives connections.
+    pub kept_bytes: usize,
+    /// Tables with what the principal has of them that has most.
+    pub largest: Vec<(&'static str, usize)>,
     /// Gauges of its own: name, description and value.
     pub gauges: Vec<(&'static str, &'static str, usize)>,
 }
@@ -232,6 +236,8 @@ impl Metrics {
             all.sessions_away += door.sessions_away;
             all.sessions_largest_share = all.sessions_largest_share.max(door.sessions_largest_share);
             all.unfinished_bytes += door.unfinished_bytes;
+            all.kept_bytes += door.kept_bytes;
+            all.largest.extend(door.largest);
             all.gauges.extend(door.gauges);
             all
         })

@@ -16,8 +16,10 @@ pub(crate) enum Table {
     Wills,
     /// CoAP observations.
     Observations,
-    /// Nodes of XMPP.
+    /// Nodes of XMPP, and their bytes.
     Nodes,
+    /// Bytes of the subscriptions of XMPP.
+    XmppSubscriptions,
     /// Event streams of HTTP.
     EventStreams,
     /// Looks at retained messages for lists over CoAP.
@@ -47,11 +49,12 @@ pub(crate) enum Table {
 }
 
 /// The tables in which entries are refused.
-const REFUSING: [Table; 8] = [
+const REFUSING: [Table; 9] = [
     Table::Sessions,
     Table::Wills,
     Table::Observations,
     Table::Nodes,
+    Table::XmppSubscriptions,
     Table::EventStreams,
     Table::CoapLists,
     Table::CoapPending,
@@ -81,6 +84,7 @@ impl Table {
             Self::Wills => "wills",
             Self::Observations => "observations",
             Self::Nodes => "nodes",
+            Self::XmppSubscriptions => "xmpp_subscriptions",
             Self::EventStreams => "event_streams",
             Self::CoapLists => "coap_lists",
             Self::CoapPending => "coap_pending",
@@ -108,7 +112,7 @@ pub struct ShareMetrics {
 
 /// A counter for each table.
 #[derive(Debug, Default)]
-struct PerTable([Counter; 17]);
+struct PerTable([Counter; 18]);
 
 impl PerTable {
     fn add(&self, table: Table, count: u64) {

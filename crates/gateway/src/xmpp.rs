@@ -36,6 +36,7 @@ mod subscribe;
 mod tests;
 mod translate;
 mod unfollow;
+mod weights;
 
 use std::{rc::Rc, time::Duration};
 
@@ -135,6 +136,7 @@ pub async fn housekeeping(ctx: Rc<XmppContext>) {
     let mut drain = std::pin::pin!(ctx.drain());
     let mut rules = ctx.authority().changes();
     let mut ticks = tokio::time::interval(LOOK);
+    ctx.door.warn_of_excess(ctx.bus());
     loop {
         tokio::select! {
             () = &mut drain => return,

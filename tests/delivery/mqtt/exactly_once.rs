@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use anyhow::{Result, ensure};
-use fogmux_tests::gateway::Gateway;
+use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::mqtt::{Connection, V4, packet, publish, string};
 use fogmux_tests::suite::Case;
 use fogmux_tests::{tcp, users};
@@ -12,6 +12,7 @@ use fogmux_tests::{tcp, users};
 pub(super) const CASES: &[Case] = &[
     Case { name: "mqtt QoS 2 messages behind a forbidden one are not lost", run: forbidden },
     Case { name: "mqtt a QoS 2 message that was refused is refused again", run: refused },
+    Case { name: "mqtt QoS 2 messages that are never released count as memory", run: unreleased },
 ];
 
 /// Logs in as ada with a session that stays.
@@ -130,4 +131,30 @@ fn refused() -> Result<String> {
     }
     gateway.check_alive()?;
     Ok(String::new())
+}
+
+/// Each has a record in the store, and in the memory of a session that outlives its connection, also after a restart.
+fn unreleased() -> Result<String> {
+    const MESSAGES: u16 = 20_000;
+    const EACH_BYTES: f64 = 50.0;
+    let home = tempfile::tempdir()?;
+    std::fs::write(home.path().join("users.toml"), users::file(&["ada"]))?;
+    let plan = Plan { data: Some(home.path()), ..Plan::default() };
+    let mut gateway = Gateway::start_as(plan)?;
+    let mut client = login(&gateway)?;
+    for first in (1..=MESSAGES).step_by(1000) {
+        let messages: Vec<(&str, u16)> = (first..first + 1000).map(|id| ("t", id)).collect();
+        let ids = received(&mut client, &messages, false, false)?;
+        ensure!(ids.len() == messages.len(), "{} PUBRECs", ids.len());
+    }
+    let counted = |gateway: &Gateway| {
+        let enough = |bytes| bytes >= EACH_BYTES * f64::from(MESSAGES);
+        gateway.wait_metric("fogmux_bus_mailbox_bytes", tcp::PATIENCE, enough)
+    };
+    let before = counted(&gateway)?;
+    drop(client);
+    gateway.signal(rustix::process::Signal::TERM)?;
+    gateway.wait_exit(tcp::PATIENCE)?;
+    let after = counted(&Gateway::start_as(plan)?)?;
+    Ok(format!("{before} bytes, {after} after a restart"))
 }

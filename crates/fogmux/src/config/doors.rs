@@ -294,6 +294,8 @@ impl Section for XmppConfig {
         reader.count("mailbox_messages_max", &mut self.mailbox_messages_max, 1..=100_000_000);
         reader.size("mailbox_bytes_max", &mut self.mailbox_bytes_max, 1 << 10..=4 << 30);
         reader.count("nodes_max", &mut self.nodes_max, 0..=10_000_000);
+        reader.size("nodes_bytes_max", &mut self.nodes_bytes_max, 64 << 10..=4 << 30);
+        reader.size("subscriptions_bytes_max", &mut self.subscriptions_bytes_max, 64 << 10..=4 << 30);
         reader.count("subscriptions_per_account_max", &mut self.subscriptions_per_account_max, 1..=10_000_000);
     }
 }

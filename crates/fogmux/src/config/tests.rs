@@ -48,6 +48,8 @@ fn bounds(config: &Config, workers: usize) -> usize {
         + http.event_streams_bytes
         + http.idempotency.bytes
         + xmpp.door.open_stanzas_bytes_max
+        + xmpp.door.nodes_bytes_max
+        + xmpp.door.subscriptions_bytes_max
         + 2 * store.queue_bytes_max
         + threads * PASSWORD
 }

@@ -49,12 +49,13 @@ impl Activity {
     }
 }
 
-/// Returns the bytes in the gauges: connections, queues, unfinished input, subscriptions and retained messages.
+/// Returns the bytes in the gauges: connections, queues, unfinished input, subscriptions, retained messages and nodes.
 fn held_bytes(shared: &Shared) -> u64 {
     let (_, retained) = shared.bus.retained_size();
-    let queued =
-        shared.bus.memory().held() + shared.metrics.counts().unfinished_bytes + shared.bus.subscriptions_bytes();
-    shared.admission.connections() as u64 * CONNECTION_BYTES + queued as u64 + retained as u64
+    let counts = shared.metrics.counts();
+    let queued = shared.bus.memory().held() + counts.unfinished_bytes + shared.bus.subscriptions_bytes();
+    let kept = retained + counts.kept_bytes;
+    shared.admission.connections() as u64 * CONNECTION_BYTES + queued as u64 + kept as u64
 }
 
 impl Memory {

@@ -217,11 +217,12 @@ impl Snapshot {
         for (table, gave_way) in shares.each_gave_way() {
             ConstCounter::new(gave_way).encode(family.encode_family(&[("table", table)])?)?;
         }
-        let help = "Entries of the principal that has most";
+        let help = "Entries, or bytes, of the principal that has most";
         let mut family = descriptor(encoder, "share_largest", help, MetricType::Gauge)?;
         let (subscriptions, retained) = bus.largest_shares();
         let sessions = self.1.sessions_largest_share;
-        for (table, entries) in [("sessions", sessions), ("subscriptions", subscriptions), ("retained", retained)] {
+        let all = [("sessions", sessions), ("subscriptions", subscriptions), ("retained", retained)];
+        for (table, entries) in all.into_iter().chain(self.1.largest.iter().copied()) {
             let gauge = ConstGauge::new(i64::try_from(entries).unwrap_or(i64::MAX));
             gauge.encode(family.encode_family(&[("table", table)])?)?;
         }

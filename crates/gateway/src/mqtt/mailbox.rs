@@ -292,7 +292,8 @@ impl Mailbox for MqttMailbox {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes + self.received.bytes()
+        let received = self.received.bytes(self.durable.is_some());
+        self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes + received
     }
 
     fn waiting(&self) -> usize {

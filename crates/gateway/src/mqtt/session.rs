@@ -348,6 +348,7 @@ impl Counted for MqttDoor {
                 ("mqtt_unfinished_bytes", "Bytes of unfinished MQTT packets", unfinished),
                 ("mqtt_foreign_records", "Records of MQTT sessions of a later release", foreign),
             ],
+            ..Counts::default()
         }
     }
 }

@@ -6,10 +6,10 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
-use fogmux_bus::{Bus, Completion, FifoMailbox, Slot, Subscription};
+use fogmux_bus::{Bus, Completion, FifoMailbox, NoRoom, Slot, Subscription};
 use fogmux_xmpp::{Jid, pubsub::Expire};
 use hashbrown::HashMap;
 
@@ -19,10 +19,8 @@ use super::{
     doubts::Doubts,
     followed::{Before, Follow, Followed, Name, TAG_STEP, attach, detach, subscription},
     kept::{KeptSubscription, Records},
+    weights::Weights,
 };
-
-/// Subscriptions of all accounts together that outlive the process.
-const KEPT_MAX: usize = 100_000;
 
 /// The mailbox of a connection.
 pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
@@ -76,8 +74,10 @@ pub(super) struct Resource {
 pub(super) enum NotFollowed {
     /// The account's limit is reached.
     Account,
-    /// The limit of the bus, or of the door, is reached.
+    /// The limit of the bus is reached.
     Full,
+    /// As many bytes as there may be, or as this principal may have.
+    Bytes(NoRoom),
     /// The store does not take it.
     NotKept,
 }
@@ -90,9 +90,19 @@ pub(super) struct Account {
     pub(super) anonymous: bool,
     pub(super) resources: HashMap<Box<str>, Resource>,
     pub(super) follows: Vec<Followed>,
+    /// The bytes of its subscriptions as they were counted last.
+    pub(super) weight: usize,
 }
 
 pub(super) type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
+
+/// The bounds of subscriptions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FollowsMax {
+    pub(super) per_account: usize,
+    /// Bytes of the heap of those of all accounts.
+    pub(super) bytes: usize,
+}
 
 /// All accounts with a connected resource or a subscription.
 #[derive(Debug)]
@@ -101,9 +111,9 @@ pub(super) struct Accounts {
     next_tag: AtomicU64,
     /// No subscription expires before this time, in seconds since 1970.
     pub(super) next_expiry: AtomicU64,
-    follows_max: usize,
-    /// Subscriptions that are stored.
-    pub(super) kept: AtomicUsize,
+    max: FollowsMax,
+    /// The bytes of the accounts' subscriptions, in shares. Locked after `accounts`.
+    pub(super) weights: Mutex<Weights>,
     pub(super) records: Records,
     /// Subscriptions as they were before changes that are not stored yet. Locked before `accounts`.
     pub(super) doubts: Mutex<Doubts<Name, Before>>,
@@ -114,9 +124,9 @@ pub(super) struct Accounts {
 pub(super) struct OtherPrincipal;
 
 impl Accounts {
-    /// Loads the stored subscriptions.
-    pub(super) fn new(follows_max: usize, records: Records) -> Self {
-        let (mut accounts, mut tag, mut count) = (Map::default(), TAG_STEP, 0);
+    /// Loads the stored subscriptions, also where they exceed the bounds.
+    pub(super) fn new(max: FollowsMax, records: Records) -> Self {
+        let (mut accounts, mut tag) = (Map::default(), TAG_STEP);
         records.subscriptions(&mut |kept| {
             let Some(subscription) = subscription(&kept.node, kept.wildcard) else { return };
             let account = accounts
@@ -126,13 +136,14 @@ impl Accounts {
             let tag_here = tag | options.tag_flags(None);
             account.follows.push(Followed { node, wildcard, resource: None, options, subscription, tag: tag_here });
             tag += TAG_STEP;
-            count += 1;
         });
-        let (next_tag, kept) = (AtomicU64::new(tag), AtomicUsize::new(count));
+        let mut weights = Weights::default();
+        accounts.iter_mut().for_each(|(bare, account)| weights.weigh(bare, account));
+        let weights = Mutex::new(weights);
         // The first run of the housekeeping computes it.
         let next_expiry = AtomicU64::new(0);
-        let doubts = Mutex::default();
-        Self { accounts: Mutex::new(accounts), next_tag, next_expiry, follows_max, kept, records, doubts }
+        let (next_tag, doubts) = (AtomicU64::new(tag), Mutex::default());
+        Self { accounts: Mutex::new(accounts), next_tag, next_expiry, max, weights, records, doubts }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Map> {
@@ -166,6 +177,7 @@ impl Accounts {
         }
         if let Some(before) = account.resources.remove(name) {
             account.cut(bus, name, &before);
+            self.weigh(jid.bare_str(), account);
             before.control.displace();
         }
         for follow in account.follows.iter().filter(|f| f.resource.is_none()) {
@@ -188,9 +200,12 @@ impl Accounts {
         }
         if let Some(resource) = account.resources.remove(name) {
             account.cut(bus, name, &resource);
+            self.weigh(jid.bare_str(), account);
         }
         self.end_with_presence(bus, jid.bare_str(), account, name);
         if account.resources.is_empty() && (account.anonymous || account.follows.is_empty()) {
+            account.follows.clear();
+            self.weigh(jid.bare_str(), account);
             accounts.remove(jid.bare_str());
         }
         shared
@@ -218,13 +233,10 @@ impl Accounts {
         let mut accounts = self.lock();
         let Some(account) = accounts.get_mut(bare) else { return Err(NotFollowed::Account) };
         let known = account.position(follow.node, follow.resource);
-        if known.is_none() && account.follows.len() >= self.follows_max {
+        if known.is_none() && account.follows.len() >= self.max.per_account {
             return Err(NotFollowed::Account);
         }
         let keep = follow.resource.is_none() && !account.anonymous;
-        if keep && known.is_none() && self.kept.load(Ordering::Relaxed) >= KEPT_MAX {
-            return Err(NotFollowed::Full);
-        }
         let before = known.and_then(|at| account.follows.get(at)).cloned();
         let number = before.as_ref().map_or_else(|| self.new_tag(), |before| before.tag & !(TAG_STEP - 1));
         let tag = number | follow.options.tag_flags(follow.resource);
@@ -236,6 +248,8 @@ impl Accounts {
             subscription: follow.subscription.clone(),
             tag,
         };
+        let more = if known.is_none() { account.bytes_more(bare, &followed) } else { 0 };
+        self.weights().admit(bus.room(self.max.bytes), account, more).map_err(NotFollowed::Bytes)?;
         let attached = account.reached(&followed).try_for_each(|resource| attach(bus, &followed, resource));
         let kept = attached.map_err(|_| NotFollowed::Full).and_then(|()| {
             let kept = if keep { self.keep(bare, account, &followed) } else { Completion::Ready };
@@ -252,7 +266,6 @@ impl Accounts {
             self.next_expiry.fetch_min(at, Ordering::Relaxed);
         }
         if keep {
-            self.kept.fetch_add(usize::from(known.is_none()), Ordering::Relaxed);
             let before = Before { principal: Arc::clone(&account.principal), followed: before };
             doubts.push((bare.into(), Arc::clone(&followed.node)), &kept, before);
         }
@@ -260,6 +273,7 @@ impl Accounts {
             Some(before) => *before = followed,
             None => account.follows.push(followed),
         }
+        self.weigh(bare, account);
         Ok(kept)
     }
 

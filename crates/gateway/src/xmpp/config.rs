@@ -29,6 +29,10 @@ pub struct XmppConfig {
     pub mailbox_bytes_max: usize,
     /// Nodes with a configuration or affiliations of their own; topics beyond that are nodes with the defaults.
     pub nodes_max: usize,
+    /// Bytes of the heap that those nodes take with their names, configurations and affiliations.
+    pub nodes_bytes_max: usize,
+    /// Bytes of the heap that the subscriptions of all accounts take, whether anybody is connected or not.
+    pub subscriptions_bytes_max: usize,
     /// Subscriptions of one account.
     pub subscriptions_per_account_max: usize,
     /// Where nodes and subscriptions are kept; without it they end with the process.
@@ -48,6 +52,8 @@ impl Default for XmppConfig {
             mailbox_messages_max: 10_000,
             mailbox_bytes_max: 4 << 20,
             nodes_max: 20_000,
+            nodes_bytes_max: 16 << 20,
+            subscriptions_bytes_max: 16 << 20,
             subscriptions_per_account_max: 1_000,
             store: None,
         }

@@ -13,6 +13,8 @@ use futures_util::task::AtomicWaker;
 
 /// Notices that wait for one connection; later ones are lost.
 const NOTICES_MAX: usize = 64;
+/// Their bytes, beside those of the first one: the name of a node may have 64 KiB.
+const NOTICES_BYTES_MAX: usize = 64 << 10;
 
 /// One connection's ear. The message of a notice lacks its head: the connection writes its own address.
 #[derive(Debug, Default)]
@@ -41,7 +43,8 @@ impl Control {
     /// Tells the connection something.
     pub(super) fn notify(&self, event: &[u8]) {
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
-        if notices.len() < NOTICES_MAX {
+        let waiting: usize = notices.iter().map(|notice| notice.len()).sum();
+        if notices.is_empty() || (notices.len() < NOTICES_MAX && waiting + event.len() <= NOTICES_BYTES_MAX) {
             notices.push_back(event.into());
         }
         drop(notices);

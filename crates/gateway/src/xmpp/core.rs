@@ -85,6 +85,11 @@ impl Core {
         unfinished::owner(access.principal(), peer)
     }
 
+    /// The principal of the client: its requests count for nobody else.
+    pub(super) fn principal(&self) -> &Arc<str> {
+        &self.me.gate.access().principal().name
+    }
+
     pub(super) fn new(ctx: Rc<XmppContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
         let (held, replays, backlog) = (Held::default(), Vec::new(), true);

@@ -40,8 +40,9 @@ impl Accounts {
         for followed in account.take(ends) {
             account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
             // Nobody waits for the completion: the record is removed when the store comes to it.
-            drop(self.forget(bare, account, &followed));
+            drop(self.forget(&account.principal, bare, account, &followed));
         }
+        self.weigh(bare, account);
     }
 
     /// Ends expired subscriptions (§12.18), and notifies their subscribers.
@@ -53,9 +54,13 @@ impl Accounts {
         let mut accounts = self.lock();
         for (bare, account) in accounts.iter_mut() {
             let ends = |f: &Followed| matches!(f.options.expire, Some(Expire::At(at)) if at <= now_unix_s);
-            for followed in account.take(ends) {
+            let ended = account.take(ends);
+            if !ended.is_empty() {
+                self.weigh(bare, account);
+            }
+            for followed in ended {
                 account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-                drop(self.forget(bare, account, &followed));
+                drop(self.forget(&account.principal, bare, account, &followed));
                 let mut event = Vec::new();
                 let (node, jid) = (&followed.node, followed.jid(bare));
                 pubsub::write_subscription_notice(&mut event, node, &jid, SubscriptionState::None);

@@ -8,18 +8,28 @@ use std::{fmt, sync::Arc};
 use fogmux_bus::Completion;
 use fogmux_store::{JournalStore, RECORD_KEY_BYTES_MAX};
 use fogmux_xmpp::{
-    Limits, Writer,
+    Jid, Limits, Writer,
     form::Form,
     ns, parse,
     pubsub::{Affiliation, Expire, NodeConfig},
 };
 
-use super::followed::Options;
+use super::{
+    followed::Options,
+    names::user_of,
+    nodes::{Affiliate, Node},
+};
 
 /// The prefix of keys of nodes; the node's name follows.
 const NODES: &str = "xmpp/node/";
 /// The prefix of keys of subscriptions; the bare address, a space – no address has one – and the node or filter follow.
 const SUBSCRIPTIONS: &str = "xmpp/subscription/";
+
+/// The attribute that names the principal that pays for a node, or for a part of one.
+const PAYER: &str = "payer";
+/// Bytes of the heap that the store keeps about a record beside its key: its entry in the table of names, which is half
+/// full after it has grown, and in the index of the journal.
+pub(super) const STORED_BYTES: usize = 96;
 
 /// Storage for the door's records.
 pub trait NodeStore: fmt::Debug + Send + Sync {
@@ -39,12 +49,6 @@ impl NodeStore for JournalStore {
     fn load(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8])) {
         self.records(prefix, visit);
     }
-}
-
-/// A stored node.
-pub(super) struct KeptNode {
-    pub(super) config: NodeConfig,
-    pub(super) affiliations: Vec<(Arc<str>, Affiliation)>,
 }
 
 /// A stored subscription.
@@ -74,16 +78,17 @@ impl Records {
         if value().is_some() { Completion::Failed } else { Completion::Ready }
     }
 
-    pub(super) fn node(&self, node: &str, config: &NodeConfig, affiliations: &[(Arc<str>, Affiliation)]) -> Completion {
-        self.put(&first_owner(affiliations), &format!("{NODES}{node}"), || Some(write_node(config, affiliations)))
+    /// Stores a node for the principal that has asked for it.
+    pub(super) fn node(&self, by: &Arc<str>, name: &str, node: &Node) -> Completion {
+        self.put(by, &format!("{NODES}{name}"), || Some(write_node(node)))
     }
 
-    pub(super) fn no_node(&self, node: &str, affiliations: &[(Arc<str>, Affiliation)]) -> Completion {
-        self.put(&first_owner(affiliations), &format!("{NODES}{node}"), || None)
+    pub(super) fn no_node(&self, by: &Arc<str>, name: &str) -> Completion {
+        self.put(by, &format!("{NODES}{name}"), || None)
     }
 
-    pub(super) fn nodes(&self, visit: &mut dyn FnMut(&str, KeptNode)) {
-        self.load(NODES, &mut |key, xml| read_node(xml).map(|node| visit(key, node)).is_some());
+    pub(super) fn nodes(&self, domain: &Jid, visit: &mut dyn FnMut(&str, Node)) {
+        self.load(NODES, &mut |key, xml| read_node(xml, domain).map(|node| visit(key, node)).is_some());
     }
 
     pub(super) fn subscription(&self, kept: &KeptSubscription) -> Completion {
@@ -106,8 +111,9 @@ impl Records {
         self.put(&kept.principal, &key, || Some(xml.into()))
     }
 
-    pub(super) fn no_subscription(&self, principal: &Arc<str>, bare: &str, node: &str) -> Completion {
-        self.put(principal, &subscription_key(bare, node), || None)
+    /// Removes a subscription's record for the principal that has asked for it.
+    pub(super) fn no_subscription(&self, by: &Arc<str>, bare: &str, node: &str) -> Completion {
+        self.put(by, &subscription_key(bare, node), || None)
     }
 
     pub(super) fn subscriptions(&self, visit: &mut dyn FnMut(KeptSubscription)) {
@@ -127,10 +133,14 @@ impl Records {
     }
 }
 
-/// The owner to whose share a node counts.
-fn first_owner(affiliations: &[(Arc<str>, Affiliation)]) -> Arc<str> {
-    let owner = affiliations.iter().find(|(_, affiliation)| *affiliation == Affiliation::Owner);
-    owner.map(|(jid, _)| Arc::clone(jid)).unwrap_or_default()
+/// The bytes of the key of a node's record.
+pub(super) const fn node_key_bytes(name: &str) -> usize {
+    NODES.len() + name.len()
+}
+
+/// The bytes of the key of a subscription's record.
+pub(super) const fn subscription_key_bytes(bare: &str, node: &str) -> usize {
+    SUBSCRIPTIONS.len() + bare.len() + 1 + node.len()
 }
 
 const fn flag(on: bool) -> &'static str {
@@ -141,35 +151,48 @@ fn subscription_key(bare: &str, node: &str) -> String {
     format!("{SUBSCRIPTIONS}{bare} {node}")
 }
 
-fn write_node(config: &NodeConfig, affiliations: &[(Arc<str>, Affiliation)]) -> Box<[u8]> {
+fn write_node(node: &Node) -> Box<[u8]> {
     let mut xml = Vec::new();
     let mut w = Writer::new(&mut xml);
-    w.start_ns("pubsub", ns::PUBSUB_OWNER);
-    if *config != NodeConfig::default() {
-        w.start("configure");
-        config.write(&mut w, "result");
+    // Parts that another principal pays for say so.
+    let other = |payer: &Arc<str>| (*payer != node.payer).then(|| Arc::clone(payer));
+    w.start_ns("pubsub", ns::PUBSUB_OWNER).attr(PAYER, &node.payer);
+    if *node.config != NodeConfig::default() {
+        w.start("configure").attr_opt(PAYER, other(&node.config_payer).as_deref());
+        node.config.write(&mut w, "result");
         w.end("configure");
     }
     w.start("affiliations");
-    for (jid, affiliation) in affiliations {
-        w.start("affiliation").attr("jid", jid).attr("affiliation", affiliation.as_str()).end("affiliation");
+    for Affiliate { jid, affiliation, payer } in &node.affiliates {
+        w.start("affiliation").attr("jid", jid).attr("affiliation", affiliation.as_str());
+        w.attr_opt(PAYER, other(payer).as_deref()).end("affiliation");
     }
     w.end("affiliations").end("pubsub");
     xml.into()
 }
 
-fn read_node(xml: &str) -> Option<KeptNode> {
+fn read_node(xml: &str, domain: &Jid) -> Option<Node> {
     let pubsub = parse::fragment(xml, &Limits::default()).ok()?;
-    let mut config = NodeConfig::default();
+    let list = pubsub.child(ns::PUBSUB_OWNER, "affiliations")?;
+    let elements = || list.children_named(ns::PUBSUB_OWNER, "affiliation");
+    let first_owner = || {
+        let jid = elements().find(|one| one.attr("affiliation") == Some("owner"))?.attr("jid")?;
+        Some(user_of(jid, domain).map_or_else(|| Arc::from(jid), Arc::from))
+    };
+    let payer: Arc<str> = pubsub.attr(PAYER).map(Arc::from).or_else(first_owner).unwrap_or_default();
+    let payer_of = |payed: Option<&str>| payed.map_or_else(|| Arc::clone(&payer), Arc::from);
+    let affiliates = elements().map(|element| {
+        let affiliation = Affiliation::from_name(element.attr("affiliation")?)?;
+        Some(Affiliate { jid: element.attr("jid")?.into(), affiliation, payer: payer_of(element.attr(PAYER)) })
+    });
+    let mut affiliates: Vec<_> = affiliates.collect::<Option<_>>()?;
+    affiliates.shrink_to_fit();
+    let (mut config, mut config_payer) = (NodeConfig::default(), Arc::clone(&payer));
     if let Some(configure) = pubsub.child(ns::PUBSUB_OWNER, "configure") {
         config.restore(&Form::in_element(configure)?);
+        config_payer = payer_of(configure.attr(PAYER));
     }
-    let affiliations = pubsub.child(ns::PUBSUB_OWNER, "affiliations")?.children_named(ns::PUBSUB_OWNER, "affiliation");
-    let affiliations = affiliations.map(|element| {
-        let affiliation = Affiliation::from_name(element.attr("affiliation")?)?;
-        Some((Arc::from(element.attr("jid")?), affiliation))
-    });
-    Some(KeptNode { config, affiliations: affiliations.collect::<Option<_>>()? })
+    Some(Node { payer, config: Arc::new(config), config_payer, affiliates })
 }
 
 fn read_subscription(key: &str, xml: &str) -> Option<KeptSubscription> {
@@ -220,6 +243,10 @@ pub(super) mod tests {
         }
     }
 
+    fn domain() -> Jid {
+        Jid::parse("d").expect("a domain")
+    }
+
     #[test]
     fn nodes_come_back_as_they_were() {
         let config = NodeConfig {
@@ -238,13 +265,17 @@ pub(super) mod tests {
             publish_model: PublishModel::Subscribers,
             send_last: SendLast::Never,
         };
-        let affiliations = [("ada@d".into(), Affiliation::Owner), ("o'x@d".into(), Affiliation::PublishOnly)];
-        let xml = write_node(&config, &affiliations);
-        let kept = read_node(std::str::from_utf8(&xml).expect("text")).expect("whole");
-        assert_eq!((kept.config, &*kept.affiliations), (config, &affiliations[..]));
-        let xml = write_node(&NodeConfig::default(), &affiliations);
-        assert!(xml.len() < 250, "most nodes are small");
-        assert_eq!(read_node(std::str::from_utf8(&xml).expect("text")).expect("whole").config, NodeConfig::default());
+        let affiliate =
+            |jid: &str, affiliation, payer: &str| Affiliate { jid: jid.into(), affiliation, payer: payer.into() };
+        let affiliates =
+            vec![affiliate("ada@d", Affiliation::Owner, "ada"), affiliate("o'x@d", Affiliation::PublishOnly, "B&")];
+        let node = Node { payer: "ada".into(), config: Arc::new(config), config_payer: "B&".into(), affiliates };
+        let read = |xml: &[u8]| read_node(std::str::from_utf8(xml).expect("text"), &domain()).expect("whole");
+        assert_eq!(read(&write_node(&node)), node);
+        let node = Node { config: Arc::default(), config_payer: "ada".into(), ..node };
+        let xml = write_node(&node);
+        assert!(xml.len() < 300, "most nodes are small");
+        assert_eq!(read(&xml), node);
     }
 
     #[test]
@@ -271,12 +302,14 @@ pub(super) mod tests {
     fn damaged_records_are_skipped() {
         let shelf = Arc::new(Shelf::default());
         let records = Records::new(Some(Arc::clone(&shelf) as _));
-        assert!(records.node("n", &NodeConfig::default(), &[]).is_ready());
+        let (payer, config_payer) = (Arc::from("ada"), Arc::from("ada"));
+        let node = Node { payer, config: Arc::default(), config_payer, affiliates: Vec::new() };
+        assert!(records.node(&node.payer, "n", &node).is_ready());
         for (key, value) in [("xmpp/node/x", &b"<a"[..]), ("xmpp/node/y", b"\xff"), ("xmpp/subscription/x", b"<s/>")] {
             assert!(shelf.put(&"ada".into(), key, Some(value.into())).is_ready());
         }
         let mut names = Vec::new();
-        records.nodes(&mut |name, _| names.push(name.to_owned()));
+        records.nodes(&domain(), &mut |name, _| names.push(name.to_owned()));
         records.subscriptions(&mut |kept| names.push(kept.node.to_string()));
         assert_eq!(names, ["n"]);
     }

@@ -17,7 +17,7 @@ use fogmux_xmpp::{
 use super::{
     core::Core,
     login::random_name,
-    nodes::{Made, NotMade},
+    nodes::{Made, NotChanged, NotMade},
     publish::{full, topic},
     subscribe::check_list,
 };
@@ -130,11 +130,20 @@ impl Core {
         let mut config = NodeConfig::clone(&nodes.config(node));
         config.apply(form)?;
         let adopted = self.adopt(node)?;
-        if let Some((narrowed, kept)) = self.door().nodes.configure(node, config.clone()) {
-            if narrowed {
-                self.ctx.bus().invalidate();
+        let changed = self.door().nodes.configure(node, &config, self.principal(), self.ctx.bus());
+        match changed {
+            Ok((narrowed, kept)) => {
+                if narrowed {
+                    self.ctx.bus().invalidate();
+                }
+                self.keep(kept).inspect_err(|_| self.abandon(node, adopted))?;
             }
-            self.keep(kept).inspect_err(|_| self.abandon(node, adopted))?;
+            // Somebody has deleted it meanwhile.
+            Err(NotChanged::Missing) => {}
+            Err(why) => {
+                self.abandon(node, adopted);
+                return Err(self.not_changed(why));
+            }
         }
         if config.notify_config {
             let mut event = Vec::new();
@@ -155,12 +164,32 @@ impl Core {
         config: Option<NodeConfig>,
         made: Made,
     ) -> Result<Completion, NotMade> {
-        let affiliate = self.me.gate.affiliate();
-        let result = self.door().nodes.create(node, affiliate, config, made, self.ctx.bus());
-        if let Err(NotMade::Full(NoRoom::Share)) = result {
-            self.ctx.shared.metrics.shares.refused(Table::Nodes, affiliate, self.ctx.now());
+        let (affiliate, by) = (self.me.gate.affiliate(), self.principal());
+        let result = self.door().nodes.create(node, affiliate, by, config, made, self.ctx.bus());
+        if let Err(NotMade::Full(why)) = result {
+            self.no_room(Table::Nodes, why);
         }
         result
+    }
+
+    /// Counts a refusal for the sake of others.
+    pub(super) fn no_room(&self, table: Table, why: NoRoom) {
+        if why == NoRoom::Share {
+            self.ctx.shared.metrics.shares.refused(table, self.principal(), self.ctx.now());
+        }
+    }
+
+    /// The error for a node that was not changed, and counts a refusal for the sender's share.
+    fn not_changed(&self, why: NotChanged) -> StanzaError {
+        match why {
+            NotChanged::Missing => StanzaError::new(StanzaCondition::ItemNotFound),
+            NotChanged::Affiliations => StanzaError::new(StanzaCondition::NotAcceptable),
+            NotChanged::NotKept => full(),
+            NotChanged::Full(why) => {
+                self.no_room(Table::Nodes, why);
+                StanzaError::new(StanzaCondition::ResourceConstraint).because("nodes take as many bytes as they may")
+            }
+        }
     }
 
     /// Makes a topic without an owner a node of the sender, which may write it. Returns whether it was none.
@@ -178,7 +207,7 @@ impl Core {
     /// A topic that was adopted for the sake of a change that was refused is no node again.
     fn abandon(&self, node: &str, adopted: bool) {
         if adopted {
-            drop(self.door().nodes.remove(node));
+            drop(self.door().nodes.remove(node, self.principal()));
         }
     }
 
@@ -214,7 +243,7 @@ impl Core {
         }
         for change in changes.iter().filter(|change| change.state != SubscriptionState::Subscribed) {
             let (bare, resource) = (change.jid.bare_str(), change.jid.resource());
-            let ended = self.door().accounts.unfollow(self.ctx.bus(), bare, node, resource);
+            let ended = self.door().accounts.unfollow(self.ctx.bus(), self.principal(), bare, node, resource);
             let Some(ended) = ended else { continue };
             self.keep(ended)?;
             let mut event = Vec::new();
@@ -255,9 +284,8 @@ impl Core {
         let adopted = self.adopt(node)?;
         let changes: Vec<(Arc<str>, Affiliation)> =
             changes.iter().map(|change| (change.jid.bare_str().into(), change.affiliation)).collect();
-        let changed = self.door().nodes.affiliate(node, &changes);
-        let kept = changed.ok_or(StanzaError::new(StanzaCondition::NotAcceptable));
-        let kept = kept.inspect_err(|_| self.abandon(node, adopted))?;
+        let changed = self.door().nodes.affiliate(node, &changes, self.principal(), self.ctx.bus());
+        let kept = changed.map_err(|why| self.not_changed(why)).inspect_err(|_| self.abandon(node, adopted))?;
         self.ctx.bus().invalidate();
         self.keep(kept).inspect_err(|_| self.abandon(node, adopted))?;
         answer.empty(&mut self.out);

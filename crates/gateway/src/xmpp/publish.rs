@@ -274,9 +274,9 @@ impl Core {
         let config = self.may_clear(node)?;
         // Cleared first: a failure must not leave a node that is deleted and still has its item.
         self.clear(node, if config.notify_delete { Clearing::Deleted } else { Clearing::Unannounced }, None)?;
-        let removed = self.door().nodes.remove(node);
+        let removed = self.door().nodes.remove(node, self.principal());
         self.keep(removed)?;
-        let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
+        let forgotten = self.door().accounts.forget_node(self.ctx.bus(), self.principal(), node);
         // Entities that the node's access model kept out may read the topic again.
         self.ctx.bus().invalidate();
         forgotten.into_iter().try_for_each(|forgotten| self.keep(forgotten))?;

@@ -5,7 +5,12 @@ use std::sync::Arc;
 use fogmux_bus::Bus;
 use fogmux_xmpp::{Jid, Limits, ServerConfig};
 
-use super::{accounts::Accounts, config::XmppConfig, kept::Records, nodes::Nodes};
+use super::{
+    accounts::{Accounts, FollowsMax},
+    config::XmppConfig,
+    kept::Records,
+    nodes::{Nodes, NodesMax},
+};
 use crate::{
     metrics::{Counted, Counts},
     shares::Table,
@@ -36,11 +41,15 @@ impl XmppDoor {
         let (Ok(domain), Ok(service)) = (domain, service) else { unreachable!("localhost is a domain") };
         let records = Records::new(config.store.clone());
         let limits = Limits { stanza_bytes_max: config.stanza_bytes_max, ..Limits::default() };
+        let nodes_max = NodesMax { count: config.nodes_max, bytes: config.nodes_bytes_max };
+        let follows_max =
+            FollowsMax { per_account: config.subscriptions_per_account_max, bytes: config.subscriptions_bytes_max };
+        let nodes = Arc::new(Nodes::new(nodes_max, records.clone(), &domain));
         Self {
             server: Arc::new(ServerConfig { domain, limits, login_timeout: config.login_timeout }),
             service,
-            nodes: Arc::new(Nodes::new(config.nodes_max, records.clone())),
-            accounts: Accounts::new(config.subscriptions_per_account_max, records),
+            nodes,
+            accounts: Accounts::new(follows_max, records),
             unfinished: Unfinished::new(
                 Table::XmppStanzas,
                 // A stanza of the largest size fits in any case, in a buffer that doubles, and so does an answer.
@@ -59,6 +68,20 @@ impl XmppDoor {
         self.accounts.undo(bus);
     }
 
+    /// Warns of what was stored before its bound was there, or was lower: it stays, and nothing is added to it.
+    pub(super) fn warn_of_excess(&self, bus: &Bus) {
+        let config = &self.config;
+        for (key, used, max) in [
+            ("xmpp.nodes_max", self.nodes.len(), config.nodes_max),
+            ("xmpp.nodes_bytes_max", self.nodes.bytes(), config.nodes_bytes_max),
+            ("xmpp.subscriptions_bytes_max", self.accounts.weights().bytes(), config.subscriptions_bytes_max),
+        ] {
+            if used > bus.room(max).left(0) {
+                tracing::warn!(key, used, max, "more is stored than this limit allows; it stays, and more is refused");
+            }
+        }
+    }
+
     /// The domain of the users.
     #[must_use]
     pub fn realm(&self) -> &str {
@@ -69,13 +92,29 @@ impl XmppDoor {
 impl Counted for XmppDoor {
     fn counts(&self) -> Counts {
         let unfinished = self.unfinished.bytes();
+        let (nodes, nodes_bytes) = (self.nodes.len(), self.nodes.bytes());
+        let (most_nodes, most_nodes_bytes) = self.nodes.largest();
+        let weights = self.accounts.weights();
+        let (follows_bytes, most_follows_bytes) = (weights.bytes(), weights.largest());
+        drop(weights);
         Counts {
             unfinished_bytes: unfinished,
-            gauges: vec![(
-                "xmpp_unfinished_bytes",
-                "Bytes of unfinished XMPP stanzas, and of XMPP output that clients do not take",
-                unfinished,
-            )],
+            kept_bytes: nodes_bytes + follows_bytes,
+            gauges: vec![
+                (
+                    "xmpp_unfinished_bytes",
+                    "Bytes of unfinished XMPP stanzas, and of XMPP output that clients do not take",
+                    unfinished,
+                ),
+                ("xmpp_nodes", "Nodes of XMPP with a configuration or affiliations of their own", nodes),
+                ("xmpp_nodes_bytes", "Bytes that these nodes take in memory", nodes_bytes),
+                ("xmpp_subscriptions_bytes", "Bytes of subscriptions over XMPP, connected or not", follows_bytes),
+            ],
+            largest: vec![
+                ("nodes", most_nodes),
+                ("nodes_bytes", most_nodes_bytes),
+                ("xmpp_subscriptions_bytes", most_follows_bytes),
+            ],
             ..Counts::default()
         }
     }

@@ -17,7 +17,7 @@ use super::{
     followed::{Follow, Followed, Options, subscription},
     publish::{full, topic},
 };
-use crate::credential;
+use crate::{credential, shares::Table};
 
 /// Bytes of a list of subscriptions or affiliations, and of each entry beside its names.
 const LIST_BYTES_MAX: usize = 1 << 20;
@@ -49,7 +49,8 @@ impl Core {
         };
         let accounts = &self.door().accounts;
         let known = accounts.find(self.me.jid.bare_str(), node, jid.resource()).is_some();
-        let kept = accounts.follow(self.ctx.bus(), self.me.jid.bare_str(), &follow).map_err(not_followed)?;
+        let kept = accounts.follow(self.ctx.bus(), self.me.jid.bare_str(), &follow);
+        let kept = kept.map_err(|why| self.not_followed(why))?;
         self.keep(kept)?;
         let out = SubscriptionOut { node, jid: jid.as_str(), state: SubscriptionState::Subscribed };
         answer.result(&mut self.out, |w| pubsub::write_subscribed(w, &out));
@@ -104,6 +105,22 @@ impl Core {
         }
     }
 
+    /// §6.1.3.11
+    fn not_followed(&self, why: NotFollowed) -> StanzaError {
+        match why {
+            NotFollowed::Account => {
+                StanzaError::new(StanzaCondition::PolicyViolation).with(PubsubCondition::TooManySubscriptions)
+            }
+            NotFollowed::Full => StanzaError::new(StanzaCondition::ResourceConstraint),
+            NotFollowed::Bytes(why) => {
+                self.no_room(Table::XmppSubscriptions, why);
+                StanzaError::new(StanzaCondition::ResourceConstraint)
+                    .because("subscriptions take as many bytes as they may")
+            }
+            NotFollowed::NotKept => full(),
+        }
+    }
+
     /// §6.2
     pub(super) fn unsubscribe(
         &mut self,
@@ -116,7 +133,8 @@ impl Core {
             return Err(StanzaError::new(StanzaCondition::Forbidden));
         }
         let bare = self.me.jid.bare_str();
-        let Some(kept) = self.door().accounts.unfollow(self.ctx.bus(), bare, node, jid.resource()) else {
+        let Some(kept) = self.door().accounts.unfollow(self.ctx.bus(), self.principal(), bare, node, jid.resource())
+        else {
             // §6.2.3.2
             let error = StanzaError::new(StanzaCondition::UnexpectedRequest).of_kind(ErrorKind::Cancel);
             return Err(error.with(PubsubCondition::NotSubscribed));
@@ -174,7 +192,8 @@ impl Core {
                 subscription,
             };
             let bare = self.me.jid.bare_str();
-            let kept = self.door().accounts.follow(self.ctx.bus(), bare, &follow).map_err(not_followed)?;
+            let kept = self.door().accounts.follow(self.ctx.bus(), bare, &follow);
+            let kept = kept.map_err(|why| self.not_followed(why))?;
             self.keep(kept)?;
         }
         answer.empty(&mut self.out);
@@ -251,15 +270,4 @@ fn check_same_filter(followed: &Followed, filter: Option<&FilterOption>) -> Resu
         Some(FilterOption::Text(text)) => followed.wildcard && **text == *followed.node,
     };
     if same { Ok(()) } else { Err(StanzaError::bad_request().with(PubsubCondition::InvalidOptions)) }
-}
-
-/// §6.1.3.11
-fn not_followed(why: NotFollowed) -> StanzaError {
-    match why {
-        NotFollowed::Account => {
-            StanzaError::new(StanzaCondition::PolicyViolation).with(PubsubCondition::TooManySubscriptions)
-        }
-        NotFollowed::Full => StanzaError::new(StanzaCondition::ResourceConstraint),
-        NotFollowed::NotKept => full(),
-    }
 }

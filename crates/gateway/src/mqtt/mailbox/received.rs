@@ -9,6 +9,9 @@ use crate::mqtt::owed::Owed;
 
 /// Bytes of identifiers that are in no account of memory: so many stay allocated when none is in use.
 const UNCOUNTED: usize = 64 * size_of::<PacketId>();
+/// Bytes of a message that is stored beside its identifier: its record in the session's log, and in the index of the
+/// journal.
+const STORED_BYTES: usize = 56;
 /// Bytes of a message whose acknowledgement was not sent.
 const UNSETTLED_BYTES: usize = size_of::<(PacketId, Completion, Owed)>();
 
@@ -60,10 +63,11 @@ impl Unreleased {
         self.0.as_ref()?.unsettled.get(&id).cloned()
     }
 
-    /// Bytes that count as memory.
-    pub(in crate::mqtt) fn bytes(&self) -> usize {
+    /// Bytes that count as memory; those of a durable session have records.
+    pub(in crate::mqtt) fn bytes(&self, is_durable: bool) -> usize {
         let Some(messages) = &self.0 else { return 0 };
-        let ids = messages.ids.bytes();
+        let stored = if is_durable { messages.ids.len() * STORED_BYTES } else { 0 };
+        let ids = messages.ids.bytes() + stored;
         messages.unsettled.len() * UNSETTLED_BYTES + if ids > UNCOUNTED { ids } else { 0 }
     }
 }
