@@ -30,7 +30,7 @@ pub mod tls;
 
 pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
-pub use channel::{Channel, ClientCertificate, PskAttempt, PskGuard, PskSource, hex};
+pub use channel::{Channel, ClientCertificate, ProvenPsk, Psk, PskAttempt, PskGuard, PskSource, hex};
 pub use clients::{ClientTrust, Cut, ListExpiry, RefusedCertificate, Stamp};
 pub use error::TlsError;
 pub use key_log::KeyLogFile;
