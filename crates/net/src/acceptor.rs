@@ -189,7 +189,7 @@ impl TlsAcceptor {
         Ok((stream, channel))
     }
 
-    /// What certificates are judged by ([`ClientTrust::version`]).
+    /// The version of what certificates are judged by ([`ClientTrust::version`]).
     fn trust_version(&self) -> u64 {
         self.trust.as_ref().map_or(0, ClientTrust::version)
     }
