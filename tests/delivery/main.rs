@@ -17,6 +17,7 @@ mod logins;
 mod mqtt;
 mod mqtt_bridge;
 mod operation;
+mod parked;
 mod proxies;
 mod reload;
 mod spelling;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         operation::CASES,
         findings::CASES,
         guests::CASES,
+        parked::CASES,
         proxies::CASES,
         spelling::CASES,
         &reload::cases(),

@@ -12,6 +12,7 @@ pub mod http2;
 pub mod mqtt;
 pub mod probe;
 pub mod proxy;
+pub mod relay;
 pub mod server;
 pub mod suite;
 pub mod tcp;

@@ -9,7 +9,6 @@ use std::{
 };
 
 use tokio::sync::watch;
-use zeroize::Zeroizing;
 
 use crate::{
     access::of_rules,
@@ -22,7 +21,7 @@ use crate::{
     scram::{ScramHash, ScramKeys},
     source::{
         Credential, Grant, SourceKind, SourceSet, Verified, certificate::CertificateIdentity, password::enabled,
-        vouched,
+        psk::PskSecret, vouched,
     },
 };
 
@@ -166,7 +165,7 @@ impl Authority {
     /// The pre-shared key for a handshake. An unknown identity gets a key that nobody has, so that the handshake fails
     /// as with a wrong key. `None` if no keys are configured.
     #[must_use]
-    pub fn psk_secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub fn psk_secret(&self, identity: &[u8]) -> Option<PskSecret> {
         self.rules().psks.secret(identity)
     }
 
@@ -176,12 +175,26 @@ impl Authority {
         self.rules().has_psks()
     }
 
-    /// The principal of the identity that completed a handshake with its key.
+    /// The principal of the identity that completed a handshake with the key of that mark ([`PskSecret::mark`]).
     ///
     /// # Errors
-    /// The identity is gone, or the user is disabled.
-    pub fn psk(&self, identity: &[u8]) -> Result<Principal, Refused> {
-        self.rules().judge(&Credential::Psk(identity)).map(|verified| verified.principal)
+    /// The identity is gone or has another key by now, or the user is disabled.
+    pub fn psk(&self, identity: &[u8], mark: u64) -> Result<Principal, Refused> {
+        self.rules().judge(&Credential::Psk { identity, mark: Some(mark) }).map(|verified| verified.principal)
+    }
+
+    /// Whether an identity still has the key of that mark, whoever its user is.
+    #[must_use]
+    pub fn holds_psk(&self, identity: &[u8], mark: u64) -> bool {
+        self.rules().psks.holds(identity, mark)
+    }
+
+    /// The principal of an identity by whichever key it has: for explanations of rules.
+    ///
+    /// # Errors
+    /// The identity is not there, or the user is disabled.
+    pub(crate) fn psk_user(&self, identity: &[u8]) -> Result<Principal, Refused> {
+        self.rules().judge(&Credential::Psk { identity, mark: None }).map(|verified| verified.principal)
     }
 
     /// The principal of the user whose OSCORE context a message was verified under.
@@ -225,13 +238,6 @@ impl Authority {
     #[must_use]
     pub fn admits(&self, principal: &Principal) -> bool {
         self.rules().admits(principal)
-    }
-
-    /// Tells the pre-shared key of an identity from the next one, within this process; `None` for an identity without
-    /// one.
-    #[must_use]
-    pub fn psk_mark(&self, identity: &[u8]) -> Option<u64> {
-        self.rules().psks.mark(identity)
     }
 
     /// The same of a principal whose login may have been before this process began ([`Principal::returned`]): then its

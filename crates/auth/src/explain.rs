@@ -61,7 +61,7 @@ impl Authority {
     #[must_use]
     pub fn named(&self, who: &str) -> Option<Result<Principal, Refused>> {
         match who.split_once(':').unwrap_or(("", who)) {
-            ("psk", identity) => Some(self.psk(identity.as_bytes())),
+            ("psk", identity) => Some(self.psk_user(identity.as_bytes())),
             ("oscore", user) => Some(self.oscore(user)),
             ("user", name) => self.principal(name).map(Ok),
             _ if who == ANONYMOUS => Some(Ok(Principal::anonymous())),

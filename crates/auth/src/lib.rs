@@ -48,7 +48,7 @@ pub use source::{
     SourceKind, SourceSet, Variables, Verified,
     callback::{Answer, Callback, NoAnswer, Question, Remote},
     certificate::{CertificateIdentity, CertificateRules},
-    psk::Psks,
+    psk::{PskSecret, Psks},
     token::{TokenSettings, Tokens, holds_token, looks_like_token},
 };
 pub use users::{Account, UserError, Users, UsersLock, prepared_name};

@@ -27,8 +27,12 @@ pub use kind::{SourceKind, SourceSet};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Credential<'a> {
     Certificate(&'a CertificateIdentity<'a>),
-    /// The identity a TLS or DTLS handshake was completed with.
-    Psk(&'a [u8]),
+    /// The identity that a TLS or DTLS handshake was completed with, and the mark of its key; without a mark it is
+    /// whichever key the identity has.
+    Psk {
+        identity: &'a [u8],
+        mark: Option<u64>,
+    },
     /// The user of an OSCORE context that a message was verified with.
     Oscore(&'a str),
     Token {

@@ -23,8 +23,8 @@ const KEY: &[u8] = b"0123456789abcdef";
 struct Keys(HashMap<&'static [u8], &'static [u8]>);
 
 impl PskSource for Keys {
-    fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        self.0.get(identity).map(|key| Zeroizing::new(key.to_vec()))
+    fn secret(&self, identity: &[u8]) -> Option<fogmux_net::Psk> {
+        self.0.get(identity).map(|key| fogmux_net::Psk { key: Zeroizing::new(key.to_vec()), mark: 1 })
     }
 }
 

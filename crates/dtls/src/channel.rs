@@ -11,8 +11,18 @@ pub struct Channel {
     pub suite: ChannelSuite,
     /// The certificate of the other end, whose chain and signature hold.
     pub certificate: Option<CertificateDer<'static>>,
-    /// The identity of the pre-shared key that a client has proved to know.
-    pub psk_identity: Option<Box<[u8]>>,
+    /// The pre-shared key that a client has proved to know.
+    pub psk: Option<ProvenPsk>,
+}
+
+/// A pre-shared key that a client has proved to know: that of its identity when the handshake looked it up, which may
+/// have another by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvenPsk {
+    /// Its identity.
+    pub identity: Box<[u8]>,
+    /// The mark of the key ([`Psk::mark`](crate::Psk::mark)).
+    pub mark: u64,
 }
 
 /// The cipher suite of an association, by its version.

@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
 use zeroize::Zeroizing;
 
-use crate::Channel;
+use crate::{Channel, ProvenPsk};
 
 /// A server's credentials and its trust in clients. Asked anew for each handshake, so that a reload counts at once.
 pub trait Credentials: Send + Sync {
@@ -36,7 +36,19 @@ pub trait Credentials: Send + Sync {
     fn right_key_after_all(&self, _from: IpAddr, _identity: &[u8]) {}
 
     /// The key of an identity, unless there is none.
-    fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
+    fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Psk>;
+
+    /// Whether a key is still that of its identity. Asked when a handshake ends: the key was looked up when it began,
+    /// and a peer decides how long the rest takes.
+    fn holds(&self, _psk: &ProvenPsk) -> bool {
+        true
+    }
+
+    /// A number that changes with the authorities and revocation lists that certificates are judged by. If it is
+    /// another when a handshake ends than when it began, the client's certificate is verified once more.
+    fn trust(&self) -> u64 {
+        0
+    }
 
     /// The name of the principal that the channel's credential belongs to. Its sessions share what is there with those
     /// of others, whatever credentials it has; without a name each credential is a principal of its own.
@@ -47,6 +59,20 @@ pub trait Credentials: Send + Sync {
     /// Watches a client's certificate and chain, if its session is to end when the certificate is revoked.
     fn watch(&self, _chain: &[CertificateDer<'static>]) -> Option<Watch> {
         None
+    }
+}
+
+/// A pre-shared key as it is when it is looked up.
+pub struct Psk {
+    /// The key.
+    pub key: Zeroizing<Vec<u8>>,
+    /// Tells it from other keys of its identity; it has no other meaning here.
+    pub mark: u64,
+}
+
+impl fmt::Debug for Psk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Psk").finish_non_exhaustive()
     }
 }
 

@@ -45,9 +45,9 @@ pub use hello::prefilter;
 pub use v13::fuzzing;
 pub use {
     alert::Alert,
-    channel::{Channel, ChannelSuite},
+    channel::{Channel, ChannelSuite, ProvenPsk},
     cookie::CookieKey,
-    credentials::{Credentials, Watch},
+    credentials::{Credentials, Psk, Watch},
     endpoint::{Counters, Endpoint, EndpointConfig, Evicted, Peer, Sent},
     exchange::Group,
     inbox::{Association, End, Event, Inbox},

@@ -13,7 +13,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier};
 
 use super::{
-    Alert, Channel, ChannelSuite, Refused, Suite, Watch,
+    Alert, Channel, ChannelSuite, ProvenPsk, Refused, Suite, Watch,
     exchange::{self, Ephemeral},
     flight::Flight,
     hello::Verified,
@@ -22,6 +22,7 @@ use super::{
     prf::{self, MasterSecret, Randoms, Side},
     protection::{Protection, Window},
     reassembly::{Message, Reassembly},
+    refused::Judged,
     session::{EPOCH, FINISHED, Identifiers, Session},
     wire::{self, Cid, ContentType, DTLS_1_2, Fragment, OTHERS_MAX, Reader, Record, message},
 };
@@ -67,6 +68,8 @@ pub(super) struct Handshake {
     randoms: Randoms,
     extended_master_secret: bool,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// By what certificates were judged when it began.
+    trust: u64,
     from: IpAddr,
     /// Length of the ClientHello, with which the transcript begins.
     hello_len: usize,
@@ -81,6 +84,8 @@ pub(super) struct Handshake {
     /// The limit of the client's, if it has announced one.
     limit: Option<RecordLimit>,
     identity: Option<Box<[u8]>>,
+    /// Of the key that the identity had when it was looked up.
+    mark: u64,
     refused: Option<Box<Refused>>,
     too_early: bool,
     doubt: Option<Doubt>,
@@ -158,12 +163,14 @@ impl Handshake {
             Some(ephemeral) if verifier.is_some() => State::Certificate(ephemeral),
             ephemeral => State::ClientKeyExchange { ephemeral, chain: Chain::new() },
         };
+        let trust = verifier.as_ref().map_or(0, |_| host.credentials.trust());
         Ok(Self {
             state,
             suite,
             randoms,
             extended_master_secret: hello.extended_master_secret,
             verifier,
+            trust,
             from,
             hello_len: verified.message.len(),
             transcript,
@@ -176,6 +183,7 @@ impl Handshake {
             identifiers,
             limit: hello.record_limit,
             identity: None,
+            mark: 0,
             refused: None,
             too_early: false,
             doubt: None,
@@ -336,27 +344,26 @@ impl Handshake {
                 State::Finished { secrets, chain }
             }
             (State::Finished { secrets, chain }, message::FINISHED) => {
-                let watch = host.credentials.watch(&chain);
-                let made = self.finish(secrets, chain.first(), message);
-                let refused = made.as_ref().err().and_then(|_| chain.first().cloned()).map(Refused::Unproven);
-                refused.into_iter().for_each(|refused| self.refuse(refused));
-                return made.map(|made| Some(Made { watch, ..made }));
+                return self.finish(host, secrets, &chain, message).map(Some);
             }
             (_, _) => return Err(Alert::UnexpectedMessage),
         };
         Ok(None)
     }
 
-    fn finish(
-        &mut self,
-        secrets: Secrets,
-        leaf: Option<&CertificateDer<'static>>,
-        theirs: &Message,
-    ) -> Result<Made, Alert> {
+    fn finish(&mut self, host: Host<'_>, secrets: Secrets, chain: &Chain, theirs: &Message) -> Result<Made, Alert> {
         let expected = prf::verify_data(&secrets.master, Side::Client, &self.transcript);
         if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], &theirs.body)) {
+            chain.first().into_iter().for_each(|leaf| self.refuse(Refused::Unproven(leaf.clone())));
             return Err(Alert::DecryptError);
         }
+        let psk = self.identity.take().map(|identity| ProvenPsk { identity, mark: self.mark });
+        let watch = host.credentials.watch(chain);
+        let judged = Judged { verifier: self.verifier.as_deref(), chain, psk: psk.as_ref(), trust: self.trust };
+        judged.check(host).map_err(|(alert, refused)| {
+            self.refused = refused.map(Box::new);
+            alert
+        })?;
         theirs.put(&mut self.transcript);
         let ours = prf::verify_data(&secrets.master, Side::Server, &self.transcript);
         let mut finished = Vec::with_capacity(FINISHED);
@@ -366,11 +373,7 @@ impl Handshake {
         session.keep_last_flight(finished, self.record_sequence);
         session.identify(self.identifiers.take());
         session.limit_to(self.limit);
-        let channel = Channel {
-            suite: ChannelSuite::V12(self.suite),
-            certificate: leaf.cloned(),
-            psk_identity: self.identity.take(),
-        };
-        Ok(Made { session, channel, watch: None })
+        let channel = Channel { suite: ChannelSuite::V12(self.suite), certificate: chain.first().cloned(), psk };
+        Ok(Made { session, channel, watch })
     }
 }

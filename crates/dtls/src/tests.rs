@@ -46,7 +46,7 @@ fn every_suite_makes_a_session_that_carries_data_both_ways() {
         let events: Vec<_> = net.inbox.events().collect();
         let Some(Event::Established { channel, .. }) = events.first() else { panic!("{events:?}") };
         assert_eq!(channel.suite, ChannelSuite::V12(suite));
-        assert_eq!(channel.psk_identity.as_deref(), is_psk.then_some(&b"device"[..]));
+        assert_eq!(channel.psk.as_ref().map(|psk| &*psk.identity), is_psk.then_some(&b"device"[..]));
     }
 }
 

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use fogmux_auth::Authority;
+use fogmux_auth::{Authority, PskSecret};
 use fogmux_gateway::listener::Listen;
 use fogmux_gateway::listening::http3_name;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
-use fogmux_net::channel::Zeroizing;
-use fogmux_net::{PskSource, profile::Stack};
+use fogmux_net::{ProvenPsk, Psk, PskSource, profile::Stack};
 use fogmux_store::{JournalStore, NotKept, OpenError, StoreConfig};
 
 use crate::config::{Config, Listener as Configured, Tls};
@@ -136,8 +135,12 @@ fn contexts(config: &Config, directory: &Path, store: &JournalStore) -> Result<A
 struct Keys(Arc<Authority>);
 
 impl PskSource for Keys {
-    fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        self.0.psk_secret(identity)
+    fn secret(&self, identity: &[u8]) -> Option<Psk> {
+        self.0.psk_secret(identity).map(|PskSecret { key, mark }| Psk { key, mark })
+    }
+
+    fn holds(&self, psk: &ProvenPsk) -> bool {
+        self.0.holds_psk(&psk.identity, psk.mark)
     }
 
     fn has_keys(&self) -> bool {

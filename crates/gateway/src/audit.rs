@@ -107,7 +107,7 @@ pub(crate) fn nobodys(ctx: &WorkerContext, peer: &Peer, door: Door) {
 /// The kind of credential that the handshake has shown, and what it claims.
 pub(crate) fn shown_by(peer: &Peer) -> (&'static str, Cow<'_, str>) {
     let channel = peer.channel.as_deref();
-    let identity = channel.and_then(|channel| channel.psk_identity.as_deref()).map(String::from_utf8_lossy);
+    let identity = channel.and_then(|channel| channel.psk.as_ref()).map(|psk| String::from_utf8_lossy(&psk.identity));
     let certificate = channel.and_then(|channel| channel.certificate.as_deref());
     match (identity, certificate) {
         (_, Some(certificate)) => ("certificate", certificate.claimed().into_string().into()),

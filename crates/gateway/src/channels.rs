@@ -10,7 +10,7 @@ pub(crate) fn channel() -> Channel {
         protocol: "TLSv1.3",
         cipher: "TLS_AES_128_GCM_SHA256".into(),
         certificate: None,
-        psk_identity: None,
+        psk: None,
         exporter: Some(Box::new([7; 32])),
         end_point: None,
     }

@@ -25,7 +25,8 @@ use crate::{
 /// The principal that the handshake has shown; `None` if it has shown no credential that the listener takes.
 ///
 /// # Errors
-/// A credential that the listener takes, but that maps to no user. It was proven and no guess, so no back-off follows.
+/// A credential that the listener takes, but that maps to no user, or a pre-shared key that is not its identity's any
+/// more. It was proven and no guess, so no back-off follows.
 pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Principal>, Refused> {
     peer.channel.as_deref().map_or(Ok(None), |channel| shown_by(&ctx.shared, channel, peer.sources))
 }
@@ -36,8 +37,8 @@ pub(crate) fn shown_by(shared: &Shared, channel: &Channel, sources: SourceSet) -
         let identity = names_of(certificate, &shared.realm);
         return shared.authority.certificate(&identity).map(Some);
     }
-    if let Some(identity) = channel.psk_identity.as_deref().filter(|_| sources.contains(SourceKind::Psk)) {
-        return shared.authority.psk(identity).map(Some);
+    if let Some(psk) = channel.psk.as_ref().filter(|_| sources.contains(SourceKind::Psk)) {
+        return shared.authority.psk(&psk.identity, psk.mark).map(Some);
     }
     Ok(None)
 }
@@ -54,7 +55,7 @@ impl Handshake {
     /// `None` if the handshake has shown no credential.
     pub(crate) fn of(peer: &Peer) -> Option<Self> {
         let channel = peer.channel.as_ref()?;
-        let has_shown = channel.certificate.is_some() || channel.psk_identity.is_some();
+        let has_shown = channel.certificate.is_some() || channel.psk.is_some();
         has_shown.then(|| Self { channel: Arc::clone(channel), sources: peer.sources })
     }
 
@@ -132,9 +133,15 @@ async fn verify(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -> Result<Ve
             }
         }
     };
+    let verified = still_admitted(ctx, verified);
     settle(ctx, attempt, &verified);
     note_password(ctx, peer, &verified);
     verified.map_err(Denied::Refused)
+}
+
+/// Asks once more about a credential whose verification has waited: it may have been withdrawn meanwhile.
+pub(crate) fn still_admitted(ctx: &WorkerContext, verified: Result<Verified, Refused>) -> Result<Verified, Refused> {
+    verified.and_then(|who| if ctx.authority().admits(&who.principal) { Ok(who) } else { Err(Refused::Credentials) })
 }
 
 /// Notes a login by password, so that the source keeps a place in the queue of logins.

@@ -10,10 +10,16 @@ use std::{
 
 use fogmux_auth::Door;
 use fogmux_fair::Owner;
-use fogmux_net::{HandshakeError, HandshakeFailure, Stream, TlsAcceptor};
+use fogmux_net::{HandshakeError, HandshakeFailure, ProvenPsk, Stream, TlsAcceptor};
 use tokio::net::TcpStream;
 
-use crate::{Peer, WorkerContext, audit::RefusedLogin, listener::Listener, psk_guard, shares::Table};
+use crate::{
+    Peer, WorkerContext,
+    audit::{self, RefusedLogin},
+    listener::Listener,
+    psk_guard,
+    shares::Table,
+};
 
 /// Makes a TLS handshake. The handshakes of a worker share its core; a silent peer holds only its place.
 pub(crate) async fn handshake(
@@ -33,6 +39,15 @@ pub(crate) async fn handshake(
         tls.accept(stream, from).await
     };
     match accepted {
+        // Its key was looked up when the handshake began, and its end is the client's to choose.
+        Ok((_, channel)) if !holds(ctx, channel.psk.as_ref()) => {
+            let peer = peer.over(channel);
+            let (by, claimed) = audit::shown_by(&peer);
+            RefusedLogin { claimed: &claimed, ..RefusedLogin::of(&peer, door, by, psk_guard::REPLACED) }
+                .log(&ctx.shared);
+            ctx.shared.metrics.of(door).unauthenticated.increment();
+            None
+        }
         Ok((stream, channel)) => Some((stream, peer.over(channel))),
         Err(error) => {
             if let Some(refused) = error.certificate() {
@@ -44,6 +59,11 @@ pub(crate) async fn handshake(
             None
         }
     }
+}
+
+/// Whether the key of a handshake, if it has one, is still that of its identity.
+fn holds(ctx: &WorkerContext, psk: Option<&ProvenPsk>) -> bool {
+    psk.is_none_or(|psk| ctx.authority().holds_psk(&psk.identity, psk.mark))
 }
 
 /// Counts a handshake that failed. `known` is the reason if it is known better than from the error.

@@ -85,6 +85,9 @@ impl Drop for Attempt {
 /// The reason of a handshake that did not prove its key.
 pub(crate) const WRONG_KEY: &str = "the key was not proven";
 
+/// The reason of a handshake whose key was withdrawn before it ended.
+pub(crate) const REPLACED: &str = "the key was replaced or removed during the handshake";
+
 /// The attempts at a DTLS socket, where each is judged in one step.
 pub(crate) struct Datagrams(pub(crate) Arc<Shared>);
 

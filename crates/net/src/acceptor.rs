@@ -1,7 +1,8 @@
 //! TLS handshakes of servers: each in its own task with a deadline, capped, and never in the way of others.
 //!
 //! A handshake is not finished before its client certificate is known to be good now: sessions that are resumed bring
-//! the certificate of the first handshake with them (RFC 8446 §4.6.1), which may have been revoked since.
+//! the certificate of the first handshake with them (RFC 8446 §4.6.1), and a client that holds back its Finished
+//! decides how long ago its certificate was verified. Either may have been revoked since.
 
 use std::{fmt, io, net::IpAddr, sync::Arc, time::Duration};
 
@@ -155,10 +156,7 @@ impl TlsAcceptor {
     /// [`HandshakeError`]; the connection is closed then.
     pub async fn accept(&self, stream: TcpStream, from: IpAddr) -> Result<(Stream, Arc<Channel>), HandshakeError> {
         let handshake = tokio::time::timeout(self.deadline, self.handshake(stream, from));
-        let (mut stream, channel, chain) = handshake.await.map_err(|_| HandshakeError::TooSlow)??;
-        if let (true, Some(trust), Some(_)) = (self.cut_revoked, &self.trust, chain.first()) {
-            stream.cut_by(trust.watch(&chain));
-        }
+        let (stream, channel) = handshake.await.map_err(|_| HandshakeError::TooSlow)??;
         Ok((stream, Arc::new(channel)))
     }
 
@@ -170,16 +168,16 @@ impl TlsAcceptor {
         let mut socket = Socket::Attached(stream);
         socket.detach()?;
         let this = self.clone();
-        let (mut stream, channel, chain) = elsewhere
+        let (mut stream, channel) = elsewhere
             .run(async move {
                 socket.attach()?;
-                let (mut stream, channel, chain) = this.shake_hands(socket, from).await?;
+                let (mut stream, channel) = this.shake_hands(socket, from).await?;
                 stream.socket_mut().detach()?;
-                Ok((stream, channel, chain))
+                Ok((stream, channel))
             })
             .await?;
         stream.socket_mut().attach()?;
-        Ok((stream, channel, chain))
+        Ok((stream, channel))
     }
 
     async fn shake_hands(self, socket: Socket, from: IpAddr) -> io::Result<Finished> {
@@ -189,9 +187,11 @@ impl TlsAcceptor {
             ServerStack::OpenSsl(server) => {
                 let place = self.places.take(from).await;
                 let (stream, mut channel, chain) = place.hold(server.accept(socket, self.guard.clone())).await?;
-                self.verify_again(&chain)?;
+                let mut stream = Stream::openssl(stream);
+                self.watch(&chain, &mut stream);
+                self.verify(&chain)?;
                 channel.end_point = self.served.own.loaded().end_point();
-                Ok((Stream::openssl(stream), channel, chain))
+                Ok((stream, channel))
             }
         }
     }
@@ -203,28 +203,46 @@ impl TlsAcceptor {
             place.hold(start.into_stream(validation)).await?;
             return Err(io::Error::other(Validation));
         }
+        let trust = self.trust_version();
         let stream = place.hold(told(start.into_stream(Arc::clone(config)))).await?;
         let connection = stream.get_ref().1;
         let chain: Vec<_> =
             connection.peer_certificates().unwrap_or_default().iter().map(|one| one.clone().into_owned()).collect();
-        if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
-            self.verify_again(&chain)?;
-        }
+        let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
         let mut channel = Channel::of_rustls(connection).map_err(io::Error::other)?;
         channel.end_point = self.served.certificate(connection.server_name()).end_point();
-        Ok((Stream::rustls(stream), channel, chain))
+        let mut stream = Stream::rustls(stream);
+        self.watch(&chain, &mut stream);
+        // rustls has verified a certificate that is not resumed, but by what was in force when it came.
+        if !chain.is_empty() && (is_resumed || self.trust_version() != trust) {
+            self.verify(&chain)?;
+        }
+        Ok((stream, channel))
     }
 
-    /// A certificate that did not come fresh through rustls's verifier.
-    fn verify_again(&self, chain: &[CertificateDer<'_>]) -> io::Result<()> {
+    /// The version of what certificates are judged by ([`ClientTrust::version`]).
+    fn trust_version(&self) -> u64 {
+        self.trust.as_ref().map_or(0, ClientTrust::version)
+    }
+
+    /// Has the stream end with its certificate, if it is to. Before the certificate is verified at the end of the
+    /// handshake, so that a revocation between the two is not missed.
+    fn watch(&self, chain: &[CertificateDer<'_>], stream: &mut Stream) {
+        if let (true, Some(trust), Some(_)) = (self.cut_revoked, &self.trust, chain.first()) {
+            stream.cut_by(trust.watch(chain));
+        }
+    }
+
+    /// A certificate that rustls has not verified, or not of late.
+    fn verify(&self, chain: &[CertificateDer<'_>]) -> io::Result<()> {
         let Some((leaf, intermediates)) = chain.split_first() else { return Ok(()) };
         let trust = self.trust.as_ref().ok_or_else(|| io::Error::other("nobody asked for a certificate"))?;
         trust.verify(leaf, intermediates).map_err(|error| RefusedCertificate::new(leaf, &error).error(error))
     }
 }
 
-/// The result of a handshake: the stream, its properties, and the client's certificate chain.
-type Finished = (Stream, Channel, Vec<CertificateDer<'static>>);
+/// The result of a handshake: the stream and its properties.
+type Finished = (Stream, Channel);
 
 impl fmt::Debug for TlsAcceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+pub use fogmux_dtls::{ProvenPsk, Psk};
 use ring::digest::{SHA256, digest};
 use rustls::{ProtocolVersion, ServerConnection};
 use x509_parser::{
@@ -34,8 +35,8 @@ pub struct Channel {
     pub cipher: Cow<'static, str>,
     /// The certificate that the peer has proved to own, if it was asked for one.
     pub certificate: Option<Arc<ClientCertificate>>,
-    /// The identity of the pre-shared key that the other end has proved to know.
-    pub psk_identity: Option<Box<[u8]>>,
+    /// The pre-shared key that the other end has proved to know.
+    pub psk: Option<ProvenPsk>,
     /// `tls-exporter` (RFC 9266). There for TLS 1.3 only: below, it is safe only with the extended master secret
     /// (RFC 9266 §4.2), of which the stacks do not tell.
     /// In a box, for a fleet of DTLS sessions has none.
@@ -55,7 +56,7 @@ impl Channel {
             protocol: if newest { "TLSv1.3" } else { "TLSv1.2" },
             cipher: suite.map(|name| iana_name(&name)).unwrap_or_default().into(),
             certificate: leaf.map(|leaf| ClientCertificate::parse(leaf)).transpose()?.map(Arc::new),
-            psk_identity: None,
+            psk: None,
             exporter: exporter.flatten().map(Box::new),
             end_point: None,
         })
@@ -71,7 +72,7 @@ impl Channel {
             protocol: made.suite.protocol(),
             cipher: made.suite.name().into(),
             certificate: certificate.transpose()?.map(Arc::new),
-            psk_identity: made.psk_identity.clone(),
+            psk: made.psk.clone(),
             exporter: None,
             end_point: None,
         })
@@ -85,7 +86,7 @@ impl fmt::Debug for Channel {
             .field("protocol", &self.protocol)
             .field("cipher", &self.cipher)
             .field("certificate", &self.certificate)
-            .field("psk_identity", &self.psk_identity.as_deref().map(String::from_utf8_lossy))
+            .field("psk_identity", &self.psk.as_ref().map(|psk| String::from_utf8_lossy(&psk.identity)))
             .finish_non_exhaustive()
     }
 }
@@ -193,8 +194,13 @@ impl fmt::Debug for ClientCertificate {
 
 /// Where the handshake stacks find the secret of an identity. Called within a handshake: it must not block.
 pub trait PskSource: Send + Sync {
-    /// The pre-shared key of `identity`, if there is such.
-    fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
+    /// The pre-shared key of `identity`, if there is such, and its mark, which goes with the channel that comes of it.
+    fn secret(&self, identity: &[u8]) -> Option<Psk>;
+
+    /// Whether a key that was looked up earlier is still that of its identity.
+    fn holds(&self, psk: &ProvenPsk) -> bool {
+        self.secret(&psk.identity).is_some_and(|present| present.mark == psk.mark)
+    }
 
     /// Whether there are keys at all. A source that makes up a key for an unknown identity answers this without.
     fn has_keys(&self) -> bool {

@@ -11,12 +11,16 @@ mod cut;
 mod keys;
 mod lists;
 pub(crate) mod refused;
+mod stamp;
 mod verifier;
 
 use std::{
-    fmt, fs,
+    fmt,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -29,6 +33,7 @@ use rustls::{
 pub use self::cut::Cut;
 use self::cut::CutState;
 pub use self::refused::RefusedCertificate;
+pub use self::stamp::Stamp;
 use self::verifier::Verifier;
 use crate::{dates::Dates, error::TlsError, pem, profile::KeyKind, provider::provider};
 
@@ -43,6 +48,8 @@ struct Inner {
     /// When the log said last that a list has expired.
     said: Mutex<Option<SystemTime>>,
     current: RwLock<Current>,
+    /// Grows when `current` has been replaced.
+    version: AtomicU64,
     /// The last attempt to read the lists, if it has failed since they were read.
     failed: Mutex<Option<Failed>>,
     /// Connections to be cut when their certificate is revoked.
@@ -90,33 +97,6 @@ const TRIED_EVERY: Duration = Duration::from_secs(1);
 /// The fault of a file of revocation lists.
 const FOREIGN: &str = "no revocation list in it is of an authority that client certificates are verified against";
 
-/// Attributes that tell one version of a file from the next without reading it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
-    modified: Option<SystemTime>,
-    bytes: u64,
-    inode: u64,
-    /// When the inode was changed, seconds and nanoseconds: a file that could not be read may be readable after
-    /// `chmod`, and a tool may set the time of modification to what it was.
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    /// Of a file as it is now; of one that is not there, nothing.
-    #[must_use]
-    pub fn of(file: &Path) -> Self {
-        let Ok(found) = fs::metadata(file) else { return Self::default() };
-        #[cfg(unix)]
-        let (inode, changed) = {
-            use std::os::unix::fs::MetadataExt as _;
-            (found.ino(), (found.ctime(), found.ctime_nsec()))
-        };
-        #[cfg(not(unix))]
-        let (inode, changed) = (0, (0, 0));
-        Self { modified: found.modified().ok(), bytes: found.len(), inode, changed }
-    }
-}
-
 impl ClientTrust {
     /// Trusts the authorities in a PEM file, except for certificates in the PEM file of revocation lists, which need
     /// not exist yet. If no list in it is of one of the authorities, certificates that no list covers are refused.
@@ -143,6 +123,7 @@ impl ClientTrust {
             expiry,
             said: Mutex::default(),
             current: RwLock::new(current),
+            version: AtomicU64::new(0),
             failed: Mutex::default(),
             open: Mutex::default(),
         })))
@@ -165,18 +146,19 @@ impl ClientTrust {
         let stamp = Stamp::of(&self.0.revocations);
         let mut lists = lists::read(&self.0.revocations)?;
         if lists.is_empty() {
-            lists.clone_from(&self.0.current.read().unwrap_or_else(PoisonError::into_inner).lists);
+            lists.clone_from(&self.current().lists);
             if !lists.is_empty() {
                 let file = self.0.revocations.display();
                 tracing::warn!(%file, "the revocation list is gone; the one before stays in force");
             }
         }
         let fresh = Current::new(self.files(), self.0.expiry, lists, stamp)?;
-        let was_foreign = self.0.current.read().unwrap_or_else(PoisonError::into_inner).is_foreign();
+        let was_foreign = self.current().is_foreign();
         if fresh.is_foreign() && !was_foreign {
             return Err(failed(&self.0.revocations, FOREIGN));
         }
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        self.0.version.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -201,6 +183,15 @@ impl ClientTrust {
         }
     }
 
+    /// A number that grows when authorities and lists are read again, which happens here if the list's file has
+    /// changed. A certificate that was verified after one question and before another is good at the other if the
+    /// answers are the same; otherwise it has to be verified once more.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.look_for_lists();
+        self.0.version.load(Ordering::Acquire)
+    }
+
     /// The names of the authorities, for certificate requests.
     pub(crate) fn authorities(&self) -> Vec<DistinguishedName> {
         self.verifier().root_hint_subjects().to_vec()
@@ -219,18 +210,27 @@ impl ClientTrust {
 
     /// By the newest list that can be read.
     fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
-        let read = || self.0.current.read().unwrap_or_else(PoisonError::into_inner);
+        self.look_for_lists();
+        self.look_at_lists();
+        Arc::clone(&self.current().verifier)
+    }
+
+    /// Reads the lists again if their file has changed.
+    fn look_for_lists(&self) {
         let stamp = Stamp::of(&self.0.revocations);
-        if read().stamp != stamp && self.is_worth_a_try(stamp) {
+        let is_other = self.current().stamp != stamp;
+        if is_other && self.is_worth_a_try(stamp) {
             self.refresh(stamp);
         }
-        self.look_at_lists();
-        Arc::clone(&read().verifier)
+    }
+
+    fn current(&self) -> RwLockReadGuard<'_, Current> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs that a revocation list has expired, once a day.
     pub fn look_at_lists(&self) {
-        let next = self.0.current.read().unwrap_or_else(PoisonError::into_inner).next_update;
+        let next = self.current().next_update;
         if next.is_some_and(|next| next < SystemTime::now()) {
             self.say_expired();
         }
@@ -238,7 +238,7 @@ impl ClientTrust {
 
     /// When the authorities' certificates are valid, in the order of their file.
     pub(crate) fn dates(&self) -> Vec<Dates> {
-        self.0.current.read().unwrap_or_else(PoisonError::into_inner).dates.to_vec()
+        self.current().dates.to_vec()
     }
 
     #[cold]
@@ -361,33 +361,4 @@ impl Current {
 
 fn failed(file: &Path, why: impl fmt::Display) -> TlsError {
     TlsError::File { file: file.into(), why: why.to_string() }
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
-
-    use super::*;
-
-    #[test]
-    fn a_stamp_changes_with_the_mode_and_with_a_file_of_the_same_size_and_time() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        let (file, other) = (at("a"), at("b"));
-        fs::write(&file, "1").unwrap();
-        let first = Stamp::of(&file);
-        assert_eq!(Stamp::of(&file), first);
-        // The time that the file system keeps may be that of the last tick.
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-        let second = Stamp::of(&file);
-        assert_ne!(second, first);
-        fs::write(&other, "2").unwrap();
-        let modified = fs::metadata(&file).unwrap().modified().unwrap();
-        fs::File::options().write(true).open(&other).unwrap().set_modified(modified).unwrap();
-        fs::rename(&other, &file).unwrap();
-        assert_ne!(Stamp::of(&file), second);
-        fs::remove_file(&file).unwrap();
-        assert_eq!(Stamp::of(&file), Stamp::default());
-    }
 }

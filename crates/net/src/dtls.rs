@@ -2,15 +2,15 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fogmux_dtls::{Credentials, Platform, Suite, Suite13, Watch};
+use fogmux_dtls::{Credentials, Platform, ProvenPsk, Psk, Suite, Suite13, Watch};
 use rustls::{
     pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey,
     time_provider::DefaultTimeProvider,
 };
-use zeroize::Zeroizing;
 
 use crate::{
     channel::{Channel, PskSource},
+    clients::ClientTrust,
     error::TlsError,
     profile::{ClientCertificates, Profile, Security, Version},
     provider::provider,
@@ -183,8 +183,16 @@ impl Credentials for ListenerCredentials {
         }
     }
 
-    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Psk> {
         self.psk.as_ref()?.secret(identity)
+    }
+
+    fn holds(&self, psk: &ProvenPsk) -> bool {
+        self.psk.as_ref().is_some_and(|keys| keys.holds(psk))
+    }
+
+    fn trust(&self) -> u64 {
+        self.tls.clients().map_or(0, ClientTrust::version)
     }
 
     fn principal(&self, made: &fogmux_dtls::Channel) -> Option<Arc<str>> {

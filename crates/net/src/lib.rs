@@ -35,7 +35,7 @@ pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
 pub use by_name::Named;
 pub use challenges::{ChallengeError, Challenges, UnderWay};
-pub use channel::{Channel, ClientCertificate, PskAttempt, PskGuard, PskSource, hex};
+pub use channel::{Channel, ClientCertificate, ProvenPsk, Psk, PskAttempt, PskGuard, PskSource, hex};
 pub use clients::{ClientTrust, Cut, ListExpiry, RefusedCertificate, Stamp};
 pub use error::TlsError;
 pub use handshake_failure::HandshakeFailure;

@@ -34,7 +34,7 @@ pub use tokio_openssl::SslStream;
 use self::keys::{Shown, shown_index, take_keys};
 use crate::{
     certificate::{Certificate, ServerIdentity},
-    channel::{Channel, ClientCertificate, EXPORTER_LABEL, PskGuard, PskSource, Zeroizing},
+    channel::{Channel, ClientCertificate, EXPORTER_LABEL, ProvenPsk, PskGuard, PskSource, Zeroizing},
     error::TlsError,
     key_log::KeyLogFile,
     profile::{ClientCertificates, KeyKind, Offer, Security, Version},
@@ -198,7 +198,7 @@ fn channel(ssl: &SslRef, chain: &[CertificateDer<'_>]) -> io::Result<Channel> {
     if let Some(attempt) = shown.and_then(|key| key.attempt.as_ref()) {
         attempt.proven();
     }
-    let psk_identity = shown.map(|key| key.identity.clone());
+    let psk = shown.map(|key| ProvenPsk { identity: key.identity.clone(), mark: key.mark });
     let mut exporter = [0; 32];
     let label = std::str::from_utf8(EXPORTER_LABEL).unwrap_or_default();
     let exported = newest && ssl.export_keying_material(&mut exporter, label, Some(&[])).is_ok();
@@ -207,7 +207,7 @@ fn channel(ssl: &SslRef, chain: &[CertificateDer<'_>]) -> io::Result<Channel> {
         protocol: if newest { "TLSv1.3" } else { "TLSv1.2" },
         cipher: cipher.into(),
         certificate: certificate.map(Arc::new),
-        psk_identity,
+        psk,
         exporter: exported.then(|| Box::new(exporter)),
         end_point: None,
     })

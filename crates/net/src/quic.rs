@@ -158,17 +158,18 @@ fn refused_by(error: &ConnectionError, refused: Option<&Refused>) -> Option<Refu
 ///
 /// # Errors
 /// The client's certificate is not valid, or no longer valid: a resumed session carries a certificate that was verified
-/// earlier.
+/// earlier, and a handshake takes as long as its client likes.
 pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(Channel, Option<Cut>)> {
     let chain = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
     let mut certificate = None;
     let mut cut = None;
     if let Some((leaf, intermediates)) = chain.as_deref().and_then(|chain| chain.split_first()) {
         let trust = tls.clients().ok_or_else(|| io::Error::other("nobody asked for a certificate"))?;
+        // Before the question, so that a revocation between the two is not missed.
+        cut = chain.as_deref().filter(|_| tls.cuts_revoked()).map(|chain| trust.watch(chain));
         let verified = trust.verify(leaf, intermediates);
         verified.map_err(|error| RefusedCertificate::new(leaf, &error).error(error))?;
         certificate = Some(Arc::new(ClientCertificate::parse(leaf).map_err(io::Error::other)?));
-        cut = chain.as_deref().filter(|_| tls.cuts_revoked()).map(|chain| trust.watch(chain));
     }
     let mut exporter = [0; 32];
     let exported = connection.export_keying_material(&mut exporter, EXPORTER_LABEL, &[]);
@@ -177,7 +178,7 @@ pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(C
         // quinn does not tell.
         cipher: Cow::default(),
         certificate,
-        psk_identity: None,
+        psk: None,
         exporter: exported.is_ok().then(|| Box::new(exporter)),
         end_point: None,
     };

@@ -240,7 +240,7 @@ mod openssl {
     use std::{collections::HashMap, time::Duration};
 
     use fogmux_net::{
-        HandshakeError, PskSource,
+        HandshakeError, Psk, PskSource,
         channel::Zeroizing,
         openssl::Client,
         profile::{Offer, Version},
@@ -251,8 +251,8 @@ mod openssl {
     struct Keys(HashMap<&'static [u8], &'static [u8]>);
 
     impl PskSource for Keys {
-        fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-            self.0.get(identity).map(|key| Zeroizing::new(key.to_vec()))
+        fn secret(&self, identity: &[u8]) -> Option<Psk> {
+            self.0.get(identity).map(|key| Psk { key: Zeroizing::new(key.to_vec()), mark: 1 })
         }
     }
 
@@ -281,7 +281,7 @@ mod openssl {
             try_key(address, &offer, "meter", b"0123456789abcdef").await.unwrap();
             let channel = hears.recv().await.unwrap().unwrap();
             assert_eq!((channel.protocol, &*channel.cipher), (protocol, cipher));
-            assert_eq!(channel.psk_identity.as_deref(), Some(&b"meter"[..]));
+            assert_eq!(channel.psk.as_ref().map(|psk| &*psk.identity), Some(&b"meter"[..]));
             for (identity, key) in [("meter", "0123456789abcdeX"), ("nobody", "0123456789abcdef"), ("", "0")] {
                 assert!(try_key(address, &offer, identity, key.as_bytes()).await.is_err());
                 assert!(hears.recv().await.unwrap().is_err(), "{identity}");

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fogmux_coap::server::{Amplification, Event, Notification, Registered, RelationId};
 use fogmux_coap::transmission::Transmission;
 use fogmux_coap::{Code, ETag, Incoming, Outbox, Response, Server, ServerConfig, Ticket, Timestamp};
-use fogmux_dtls::{self as dtls, CookieKey, Credentials, Endpoint, EndpointConfig, Inbox};
+use fogmux_dtls::{self as dtls, CookieKey, Credentials, Endpoint, EndpointConfig, Inbox, Psk};
 use fogmux_net::dtls::platform;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -94,8 +94,8 @@ impl Credentials for Keys {
         self.psk.is_some()
     }
 
-    fn psk(&self, _: std::net::IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        self.psk.as_ref().filter(|(known, _)| known == identity).map(|(_, key)| key.clone())
+    fn psk(&self, _: std::net::IpAddr, identity: &[u8]) -> Option<Psk> {
+        self.psk.as_ref().filter(|(known, _)| known == identity).map(|(_, key)| Psk { key: key.clone(), mark: 0 })
     }
 }
 

@@ -189,7 +189,7 @@ impl Source for CertificateRules {
     fn judge(&self, credential: &Credential<'_>, users: &Users) -> Option<Result<Verified, Refused>> {
         match credential {
             Credential::Certificate(certificate) => Some(self.judge(certificate, users).map(Verified::from)),
-            Credential::Psk(_) | Credential::Oscore(_) | Credential::Token { .. } => None,
+            Credential::Psk { .. } | Credential::Oscore(_) | Credential::Token { .. } => None,
         }
     }
 

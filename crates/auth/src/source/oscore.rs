@@ -18,7 +18,7 @@ impl Source for OscoreSource {
             Credential::Oscore(user) => {
                 Some(vouched(users, SourceKind::Oscore, user, Grant::default()).map(Verified::from))
             }
-            Credential::Certificate(_) | Credential::Psk(_) | Credential::Token { .. } => None,
+            Credential::Certificate(_) | Credential::Psk { .. } | Credential::Token { .. } => None,
         }
     }
 

@@ -49,6 +49,21 @@ struct Psk {
     user: Option<Box<str>>,
 }
 
+/// A key for a handshake.
+pub struct PskSecret {
+    /// The key.
+    pub key: Zeroizing<Vec<u8>>,
+    /// Tells it from other keys, within this process. It goes with whatever the handshake makes, and
+    /// [`Authority::psk`](crate::Authority::psk) takes it together with the identity.
+    pub mark: u64,
+}
+
+impl std::fmt::Debug for PskSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PskSecret").finish_non_exhaustive()
+    }
+}
+
 impl Default for Psks {
     fn default() -> Self {
         Self { by_identity: BTreeMap::new(), decoy_secret: random() }
@@ -137,9 +152,9 @@ impl Psks {
         Ok(())
     }
 
-    /// Tells the key of an identity from the next one, within this process; `None` for an identity that is not there.
-    pub(crate) fn mark(&self, identity: &[u8]) -> Option<u64> {
-        self.by_identity.get(identity).map(Psk::mark)
+    /// Whether an identity has the key with this mark.
+    pub(crate) fn holds(&self, identity: &[u8], mark: u64) -> bool {
+        self.by_identity.get(identity).is_some_and(|psk| mark_of(&psk.key) == mark)
     }
 
     /// Removes a key; whether there was one.
@@ -178,13 +193,14 @@ impl Psks {
     /// The key for a handshake: a made-up one for an identity that is not there; nothing where there are no keys at
     /// all.
     #[must_use]
-    pub fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub fn secret(&self, identity: &[u8]) -> Option<PskSecret> {
         if self.by_identity.is_empty() || identity.len() > IDENTITY_BYTES_MAX {
             return None;
         }
         let made_up = || ScramHash::Sha256.hmac(&self.decoy_secret, &[identity]).as_slice().to_vec();
         let known = self.by_identity.get(identity);
-        Some(known.map_or_else(|| Zeroizing::new(made_up()), |psk| psk.key.clone()))
+        let key = known.map_or_else(|| Zeroizing::new(made_up()), |psk| psk.key.clone());
+        Some(PskSecret { mark: mark_of(&key), key })
     }
 
     fn to_text(&self) -> String {
@@ -204,13 +220,13 @@ impl Psks {
     }
 }
 
-impl Psk {
-    /// Tells this key from the next one. Keyed by the process: of no use to whoever reads it in a dump.
-    fn mark(&self) -> u64 {
-        static KEYED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
-        KEYED.hash_one(self.key.as_slice())
-    }
+/// Tells a key from others. Keyed by the process: of no use to whoever reads it in a dump.
+fn mark_of(key: &Zeroizing<Vec<u8>>) -> u64 {
+    static KEYED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    KEYED.hash_one(key.as_slice())
+}
 
+impl Psk {
     fn user<'a>(&'a self, identity: &'a [u8]) -> &'a str {
         self.user.as_deref().or_else(|| std::str::from_utf8(identity).ok()).unwrap_or_default()
     }
@@ -223,11 +239,12 @@ impl Source for Psks {
 
     fn judge(&self, credential: &Credential<'_>, users: &Users) -> Option<Result<Verified, Refused>> {
         match credential {
-            Credential::Psk(identity) => {
-                let known = self.by_identity.get(*identity).ok_or(Refused::Credentials);
-                Some(known.and_then(|psk| {
+            Credential::Psk { identity, mark } => {
+                let known = self.by_identity.get(*identity).map(|psk| (psk, mark_of(&psk.key)));
+                let known = known.filter(|(_, present)| mark.is_none_or(|mark| mark == *present));
+                Some(known.ok_or(Refused::Credentials).and_then(|(psk, present)| {
                     let owner = vouched(users, SourceKind::Psk, psk.user(identity), Grant::default())?;
-                    Ok(owner.proven_by(psk.mark()).into())
+                    Ok(owner.proven_by(present).into())
                 }))
             }
             Credential::Certificate(_) | Credential::Oscore(_) | Credential::Token { .. } => None,
@@ -297,19 +314,41 @@ mod tests {
         })
         .unwrap();
         let psks = Psks::load(&path).unwrap();
-        assert_eq!(**psks.secret(b"sensor-1").unwrap(), *b"secret key");
-        assert_eq!(**psks.secret(b"\xff\x00").unwrap(), *b"\x01\x02");
-        assert_eq!(psks.secret(b"other"), psks.secret(b"other"));
-        assert_ne!(psks.secret(b"other"), psks.secret(b"others"));
-        assert_eq!(Psks::default().secret(b"other"), None);
+        let secret = |identity: &[u8]| psks.secret(identity).unwrap().key;
+        assert_eq!(*secret(b"sensor-1"), *b"secret key");
+        assert_eq!(*secret(b"\xff\x00"), *b"\x01\x02");
+        assert_eq!(secret(b"other"), secret(b"other"));
+        assert_ne!(secret(b"other"), secret(b"others"));
+        assert!(Psks::default().secret(b"other").is_none());
         let users = Users::default();
-        let judge = |identity: &[u8]| psks.judge(&Credential::Psk(identity), &users).unwrap();
+        let judge = |identity: &[u8]| psks.judge(&Credential::Psk { identity, mark: None }, &users).unwrap();
         assert_eq!(&*judge(b"sensor-1").unwrap().principal.name, "sensor-1");
         let alice = judge(b"\xff\x00").unwrap().principal;
         assert_eq!((&*alice.name, alice.source), ("alice", SourceKind::Psk));
         assert_eq!(judge(b"other"), Err(Refused::Credentials));
         assert!(psks.admits(&alice, &users) && !Psks::default().admits(&alice, &users));
         assert!(!format!("{psks:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_key_that_was_looked_up_is_nobodys_once_its_identity_has_another() {
+        let (mut psks, users) = (Psks::default(), Users::default());
+        psks.set(b"dev", b"first key", None).unwrap();
+        let first = psks.secret(b"dev").unwrap().mark;
+        let decoy = psks.secret(b"new").unwrap().mark;
+        let judge = |psks: &Psks, identity: &[u8], mark| {
+            let judged = psks.judge(&Credential::Psk { identity, mark: Some(mark) }, &users).unwrap();
+            assert_eq!(judged.is_ok(), psks.holds(identity, mark));
+            judged.is_ok()
+        };
+        assert!(judge(&psks, b"dev", first) && !judge(&psks, b"new", decoy));
+        psks.set(b"dev", b"second key", None).unwrap();
+        psks.set(b"new", b"a key of its own", None).unwrap();
+        assert!(!judge(&psks, b"dev", first) && !judge(&psks, b"new", decoy));
+        psks.set(b"dev", b"first key", None).unwrap();
+        assert!(judge(&psks, b"dev", first), "the same key again");
+        psks.remove(b"dev");
+        assert!(!judge(&psks, b"dev", first));
     }
 
     #[test]

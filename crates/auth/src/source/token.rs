@@ -206,7 +206,7 @@ impl Source for Tokens {
     fn judge(&self, credential: &Credential<'_>, users: &Users) -> Option<Result<Verified, Refused>> {
         match credential {
             Credential::Token { token, now_unix_s } => Some(self.verify(token, *now_unix_s, users)),
-            Credential::Certificate(_) | Credential::Psk(_) | Credential::Oscore(_) => None,
+            Credential::Certificate(_) | Credential::Psk { .. } | Credential::Oscore(_) => None,
         }
     }
 

@@ -344,7 +344,7 @@ fn is_newer(message: &Message) -> bool {
 fn done(sent: Sent) -> Next {
     let Sent { agreed, session, .. } = sent;
     let suite = ChannelSuite::V12(agreed.suite);
-    let channel = Channel { suite, certificate: agreed.leaf, psk_identity: None };
+    let channel = Channel { suite, certificate: agreed.leaf, psk: None };
     Next::Done(Box::new(session), Box::new(channel))
 }
 

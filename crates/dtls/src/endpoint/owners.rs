@@ -30,7 +30,7 @@ pub(crate) struct Owners {
 impl Owners {
     /// The owner of what a handshake has made; `None` without a credential.
     pub(super) fn of_channel(&self, credentials: &dyn Credentials, channel: &Channel) -> Option<Owner> {
-        let identity = || channel.psk_identity.as_deref().map(|identity| self.hasher.hash_one((1, identity)));
+        let identity = || channel.psk.as_ref().map(|psk| self.hasher.hash_one((1, &*psk.identity)));
         let certificate = || channel.certificate.as_ref().map(|certificate| self.hasher.hash_one((2, &**certificate)));
         let shown = certificate().or_else(identity)?;
         let principal = credentials.principal(channel).map(|name| self.hasher.hash_one((0, &*name)));

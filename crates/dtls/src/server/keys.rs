@@ -44,8 +44,11 @@ impl Handshake {
             return Err(Alert::InternalError);
         }
         self.identity = Some(identity.into());
-        match host.credentials.psk(self.from, identity).filter(|key| !key.is_empty()) {
-            Some(key) => Ok(key),
+        match host.credentials.psk(self.from, identity).filter(|psk| !psk.key.is_empty()) {
+            Some(psk) => {
+                self.mark = psk.mark;
+                Ok(psk.key)
+            }
             // RFC 4279 §2 allows it: to whom we do not know it looks as if the key were wrong.
             None => {
                 let mut nobody = Zeroizing::new(vec![0; 16]);

@@ -19,7 +19,7 @@ use rustls::{
 };
 use zeroize::Zeroizing;
 
-use crate::{Channel, Credentials, Platform, client::ClientConfig};
+use crate::{Channel, Credentials, Platform, Psk, client::ClientConfig};
 
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
@@ -66,8 +66,8 @@ impl Credentials for Keys {
         self.principal.clone()
     }
 
-    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        identity.starts_with(b"device").then(|| Zeroizing::new(b"secret".to_vec()))
+    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Psk> {
+        identity.starts_with(b"device").then(|| Psk { key: Zeroizing::new(b"secret".to_vec()), mark: 1 })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sessions whose permission is taken back, and datagrams told apart before they are opened.
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,7 +9,6 @@ use std::{
 };
 
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
-use zeroize::Zeroizing;
 
 use super::{
     super::*,
@@ -17,7 +16,7 @@ use super::{
     net::{Net, address, endpoint, older},
 };
 use crate::{
-    Watch,
+    ProvenPsk, Psk, Watch,
     client::{ClientConfig, ClientEvent},
 };
 
@@ -25,6 +24,8 @@ use crate::{
 struct Revoking {
     keys: Arc<Keys>,
     revoked: Arc<AtomicBool>,
+    /// The mark of the key that the identity has by the end of a handshake.
+    mark: u64,
 }
 
 impl Credentials for Revoking {
@@ -40,13 +41,18 @@ impl Credentials for Revoking {
         self.keys.has_psk()
     }
 
-    fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Psk> {
         self.keys.psk(from, identity)
     }
 
     fn watch(&self, _: &[CertificateDer<'static>]) -> Option<Watch> {
         let revoked = Arc::clone(&self.revoked);
         Some(Watch::new(move || revoked.load(Ordering::Relaxed)))
+    }
+
+    fn holds(&self, psk: &ProvenPsk) -> bool {
+        assert_eq!(&*psk.identity, b"device");
+        psk.mark == self.mark
     }
 }
 
@@ -63,10 +69,7 @@ fn is_revoked(net: &Net) -> bool {
 fn a_session_that_is_revoked_hears_and_says_nothing_more() {
     for config in configs() {
         let revoked = Arc::new(AtomicBool::new(false));
-        let keys = Revoking { keys: psk_keys(), revoked: Arc::clone(&revoked) };
-        let cookies = Arc::new(CookieKey::new(&[3; 32]));
-        let server = Endpoint::new(EndpointConfig::default(), Arc::new(keys), platform(), cookies);
-        let mut net = Net::of_any(server, config);
+        let mut net = Net::of_any(revoking(1, &revoked), config);
         assert!(net.shake());
         net.exchange();
         let association = net.association();
@@ -79,6 +82,27 @@ fn a_session_that_is_revoked_hears_and_says_nothing_more() {
         assert!(!net.inbox.events().any(|event| matches!(event, Event::Data { data: b"after all", .. })));
         assert!(matches!(net.events.last(), Some(ClientEvent::Ended(_))), "{:?}", net.events);
         assert_eq!((net.server.sessions(), net.server.peers()), (0, 0));
+    }
+}
+
+fn revoking(mark: u64, revoked: &Arc<AtomicBool>) -> Endpoint<SocketAddr> {
+    let keys = Revoking { keys: psk_keys(), revoked: Arc::clone(revoked), mark };
+    let cookies = Arc::new(CookieKey::new(&[3; 32]));
+    Endpoint::new(EndpointConfig::default(), Arc::new(keys), platform(), cookies)
+}
+
+#[test]
+fn a_handshake_whose_key_was_replaced_before_its_end_fails_as_with_a_wrong_key() {
+    for config in configs() {
+        let mut net = Net::of_any(revoking(2, &Arc::default()), config);
+        assert!(!net.shake());
+        let replaced = Refused::Replaced(b"device"[..].into());
+        let mut events = net.inbox.events();
+        let refused = events.find_map(|event| if let Event::Failed { refused, .. } = event { refused } else { None });
+        assert_eq!(refused, Some(&replaced));
+        assert!(!net.inbox.events().any(|event| matches!(event, Event::Established { .. })));
+        assert_eq!((net.server.handshakes(), net.server.sessions()), (0, 0));
+        assert_eq!(net.events, [ClientEvent::Ended(Alert::DecryptError)]);
     }
 }
 

@@ -334,7 +334,7 @@ impl ClientHandshake {
         };
         let keys = self.data.take().ok_or(Alert::InternalError)?;
         let session = Session::new(&self.terms, keys, &mut self.read);
-        let channel = Channel { suite: ChannelSuite::V13(self.suite), certificate, psk_identity: None };
+        let channel = Channel { suite: ChannelSuite::V13(self.suite), certificate, psk: None };
         Ok(ClientStep::Done(Box::new(session), Box::new(channel)))
     }
 

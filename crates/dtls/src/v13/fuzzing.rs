@@ -17,7 +17,7 @@ mod server;
 mod toys;
 mod updates;
 
-use crate::{CookieKey, Credentials, Endpoint, EndpointConfig, Platform, client::ClientConfig};
+use crate::{CookieKey, Credentials, Endpoint, EndpointConfig, Platform, Psk, client::ClientConfig};
 
 pub use self::{
     client::client, reassembly::reassembly, records::records_12, records::records_13, server::server, updates::updates,

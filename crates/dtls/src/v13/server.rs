@@ -19,13 +19,13 @@ use super::{
     session::{EPOCH_DATA, Session, Terms},
 };
 use crate::{
-    Alert, Channel, ChannelSuite, Refused, Watch,
+    Alert, Channel, ChannelSuite, ProvenPsk, Refused, Watch,
     hello::Verified,
     limit::RecordLimit,
     platform::Host,
     prf::Side,
     reassembly::{Message, Reassembly},
-    refused,
+    refused::{self, Judged},
     suite::Aead,
     wire::{Cid, OTHERS_MAX, Reader, message},
 };
@@ -72,6 +72,8 @@ pub(crate) struct Handshake {
     /// Of the ClientHello, to know it again.
     hello: Hash,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// By what certificates were judged when it began.
+    trust: u64,
     reassembly: Reassembly,
     flight: Flight,
     plain_sent: u64,
@@ -82,7 +84,7 @@ pub(crate) struct Handshake {
     terms: Terms,
     received: Vec<Number>,
     ack_at: Option<Duration>,
-    identity: Option<Box<[u8]>>,
+    psk: Option<ProvenPsk>,
     refused: Option<Box<Refused>>,
     began: Duration,
 }
@@ -117,7 +119,8 @@ impl Handshake {
         let certificates = proof.is_certificate();
         let verifier =
             host.credentials.client_verifier().filter(|verifier| certificates && verifier.offer_client_auth());
-        let (identity, refused) = proof.take_identities();
+        let trust = verifier.as_ref().map_or(0, |_| host.credentials.trust());
+        let (psk, refused) = proof.take_keys();
         let answer = Answer::make(host.platform, verified, retry, proof, verifier.as_deref(), ours.as_ref());
         let answer = match answer {
             Ok(answer) => answer,
@@ -139,6 +142,7 @@ impl Handshake {
             transcript,
             hello: schedule::hash(verified.message),
             verifier,
+            trust,
             reassembly: Reassembly::new(next_in, MESSAGES_MAX),
             flight: Flight::new(messages, write.content_max()),
             plain_sent: verified.record_sequence,
@@ -149,7 +153,7 @@ impl Handshake {
             terms,
             received: Vec::new(),
             ack_at: None,
-            identity,
+            psk,
             refused: None,
             began: now,
         };
@@ -307,18 +311,21 @@ impl Handshake {
     }
 
     fn finish(&mut self, host: Host<'_>, chain: &Chain, out: &mut Vec<u8>) -> Result<Step, Alert> {
-        let channel = Channel {
-            suite: ChannelSuite::V13(self.suite),
-            certificate: chain.first().cloned(),
-            psk_identity: self.identity.take(),
-        };
+        let psk = self.psk.take();
+        let watch = host.credentials.watch(chain);
+        let judged = Judged { verifier: self.verifier.as_deref(), chain, psk: psk.as_ref(), trust: self.trust };
+        judged.check(host).map_err(|(alert, refused)| {
+            self.refused = refused.map(Box::new);
+            alert
+        })?;
+        let channel = Channel { suite: ChannelSuite::V13(self.suite), certificate: chain.first().cloned(), psk };
         let read = self.data_read.take().ok_or(Alert::InternalError)?;
         // The value left here is never used.
         let spent = Writing::new(self.terms.aead, schedule::Secret::default(), EPOCH_DATA);
         let write = std::mem::replace(&mut self.data_write, spent);
         let mut session = Box::new(Session::new(&self.terms, (read, write), &mut self.read));
         session.put_ack(&self.received, out);
-        Ok(Step::Done(session, Box::new(channel), host.credentials.watch(chain)))
+        Ok(Step::Done(session, Box::new(channel), watch))
     }
 }
 

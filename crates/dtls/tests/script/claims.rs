@@ -17,7 +17,8 @@ impl World {
                         assert_eq!(*leaf, toys::certificate());
                         b"one".to_vec()
                     });
-                    let identity = by_certificate.or(channel.psk_identity.as_deref().map(<[u8]>::to_vec));
+                    let identity =
+                        by_certificate.or(channel.psk.as_ref().map(|psk| &*psk.identity).map(<[u8]>::to_vec));
                     let identity = identity.unwrap_or_default();
                     assert!([&b"one"[..], b"two"].contains(&&identity[..]), "{identity:?}");
                     let before = self.owners.insert(association, (identity, HashSet::new()));

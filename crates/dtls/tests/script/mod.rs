@@ -16,7 +16,7 @@ use std::{
 
 use self::toys::platform;
 use fogmux_dtls::{
-    Association, CookieKey, Credentials, Endpoint, EndpointConfig, Inbox, Platform, Suite,
+    Association, CookieKey, Credentials, Endpoint, EndpointConfig, Inbox, Platform, Psk, Suite,
     client::{Client, ClientConfig, ClientEvent},
 };
 

@@ -21,7 +21,7 @@ use rustls::{
 use zeroize::Zeroizing;
 
 // The crate under test, by its own name for fuzz targets and by that of a dependency for tests.
-use super::{ClientConfig, CookieKey, Credentials, Endpoint, EndpointConfig, Platform};
+use super::{ClientConfig, CookieKey, Credentials, Endpoint, EndpointConfig, Platform, Psk};
 
 /// Handshakes under way at once, so few that scripts meet the limit.
 pub(crate) const HANDSHAKES_MAX: usize = 3;
@@ -153,8 +153,8 @@ impl Credentials for Keys {
         true
     }
 
-    fn psk(&self, _: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        self.0(identity).map(|key| Zeroizing::new(key.to_vec()))
+    fn psk(&self, _: IpAddr, identity: &[u8]) -> Option<Psk> {
+        self.0(identity).map(|key| Psk { key: Zeroizing::new(key.to_vec()), mark: 1 })
     }
 }
 

@@ -107,7 +107,7 @@ eve:$9$x
         let mut report = Report::new(Path::new("psk"));
         let text = "sensor:00112233445566778899aabbccddeeff\nshort:0011\nodd:123\nnone:\n";
         assert_eq!(psks(text, &mut found, false, &mut report), 2);
-        assert_eq!(found.secret(b"short").unwrap().as_slice(), [0, 0x11]);
+        assert_eq!(found.secret(b"short").unwrap().key.as_slice(), [0, 0x11]);
         assert_eq!(report.lost_lines().collect::<Vec<_>>(), [3, 4]);
         assert!(report.to_string().contains("psk:2: differs"), "{report}");
     }

@@ -148,7 +148,7 @@ impl Core {
         if self.ctx.wants_oscore(peer.listener) {
             self.server.demand_protection(path.association);
         }
-        self.admission.open(&self.ctx, path.association, peer);
+        self.admission.open(path.association, peer);
         let who = Who::Association(path.association);
         let identity = self.admission.identity(&self.ctx, self.ctx.now(), &who);
         if let Some(user) = identity.and_then(|identity| identity.user()) {

@@ -251,8 +251,8 @@ impl Dtls {
                         unreadable.push((peer, association));
                         continue;
                     };
-                    if let Some(identity) = channel.psk_identity.as_deref() {
-                        let user = String::from_utf8_lossy(identity);
+                    if let Some(psk) = &channel.psk {
+                        let user = String::from_utf8_lossy(&psk.identity);
                         shared.logins.succeeded(peer.address().ip(), &user, self.ctx.now().as_millis());
                     }
                     shared.metrics.coap.accepted.increment();

@@ -8,7 +8,11 @@ use fogmux_dtls::{Alert, Refused};
 use fogmux_net::RefusedCertificate;
 
 use super::transport::Path;
-use crate::{Shared, audit::RefusedLogin, psk_guard::WRONG_KEY};
+use crate::{
+    Shared,
+    audit::RefusedLogin,
+    psk_guard::{REPLACED, WRONG_KEY},
+};
 
 /// Datagrams in the queue. One more is dropped, and its sender repeats it (RFC 6347 §4.2.4).
 const DATAGRAMS_MAX: usize = 1024;
@@ -55,9 +59,15 @@ impl Handshakes {
 pub(super) fn log_refused(shared: &Shared, from: SocketAddr, alert: Alert, refused: &Refused) {
     if let Some(certificate) = RefusedCertificate::of_dtls(alert, refused) {
         RefusedLogin::of_certificate(from, Door::Coap, &certificate).log(shared);
-    } else if let (Refused::Identity(identity), Alert::DecryptError) = (refused, alert) {
+        return;
+    }
+    let psk = match refused {
+        Refused::Identity(identity) if alert == Alert::DecryptError => Some((identity, WRONG_KEY)),
+        Refused::Replaced(identity) => Some((identity, REPLACED)),
+        Refused::Identity(_) | Refused::Certificate(..) | Refused::Unproven(_) | Refused::NoCertificate => None,
+    };
+    if let Some((identity, reason)) = psk {
         let claimed = &*String::from_utf8_lossy(identity);
-        let reason = WRONG_KEY;
         RefusedLogin { from, door: Door::Coap, by: "psk", claimed, token: None, client: "", reason }.log(shared);
     }
 }

@@ -104,14 +104,8 @@ pub(super) struct Admission {
 /// An association or a connection.
 struct Associated {
     peer: Peer,
-    /// Of the key that made it.
-    mark: KeyMark,
     known: Known,
 }
-
-/// Tells the key of a pre-shared key's identity from another key of the same identity
-/// ([`fogmux_auth::Authority::psk_mark`]).
-type KeyMark = Option<u64>;
 
 /// No generation of rules has this number.
 const NEVER: u64 = u64::MAX;
@@ -122,21 +116,21 @@ impl Admission {
     }
 
     /// Adds an association or a connection.
-    pub(super) fn open(&mut self, ctx: &CoapContext, association: u64, peer: Peer) {
-        let mark = mark(ctx, &peer);
-        self.associations.insert(association, Box::new(Associated { peer, mark, known: Known::NOTHING }));
+    pub(super) fn open(&mut self, association: u64, peer: Peer) {
+        self.associations.insert(association, Box::new(Associated { peer, known: Known::NOTHING }));
     }
 
-    /// Whether an association may go on after the rules have changed: the key that made it is still its identity's, or
-    /// it needs none.
+    /// Whether an association may go on after the rules have changed: the key that made it is still its identity's, its
+    /// certificate is still somebody's, or it needs neither.
     pub(super) fn may_go_on(&self, ctx: &CoapContext, association: u64) -> bool {
-        let Some(Associated { peer, mark, .. }) = self.associations.get(&association).map(|it| &**it) else {
+        let Some(Associated { peer, .. }) = self.associations.get(&association).map(|it| &**it) else {
             return true;
         };
         let Some(channel) = &peer.channel else { return true };
-        match &channel.psk_identity {
-            Some(identity) => *mark == self::mark(ctx, peer) && ctx.authority().psk(identity).is_ok(),
-            None => channel.certificate.is_some() || self.listener.admits_anonymous(&ctx.shared, &ctx.door),
+        match &channel.psk {
+            Some(psk) => ctx.authority().psk(&psk.identity, psk.mark).is_ok(),
+            None if channel.certificate.is_some() => credential::of_channel(ctx, peer).is_ok(),
+            None => self.listener.admits_anonymous(&ctx.shared, &ctx.door),
         }
     }
 
@@ -178,13 +172,8 @@ impl Admission {
                 Some(Identity::of(ctx, slot, &anybody(listener.by.map_or(listener.anonymous, open))?.into()))
             }),
             Who::Association(association) => {
-                let Associated { peer, mark: opened_by, known } = &mut **self.associations.get_mut(association)?;
-                let is_first = known.generation == NEVER;
+                let Associated { peer, known } = &mut **self.associations.get_mut(association)?;
                 known.get(ctx, now, || {
-                    // A peer that knows only the previous key of an identity is not its owner any more.
-                    if !is_first && *opened_by != mark(ctx, peer) {
-                        return None;
-                    }
                     let principal = match credential::of_channel(ctx, peer) {
                         Ok(Some(principal)) => principal,
                         Ok(None) => anybody(peer.may_be_anonymous(&ctx.shared.listening))?,
@@ -231,12 +220,6 @@ pub(super) fn of_anybody(ctx: &CoapContext, listener: Listener) -> Option<Identi
     };
     let principal = ctx.authority().anonymous(open).filter(|_| open && !oscore_only)?;
     Some(Identity::new(ctx, None, &principal.into()))
-}
-
-/// The mark of the key that the identity of a peer's handshake has now; `None` without an identity.
-fn mark(ctx: &CoapContext, peer: &Peer) -> KeyMark {
-    let channel = peer.channel.as_ref()?;
-    ctx.authority().psk_mark(channel.psk_identity.as_deref()?)
 }
 
 impl Identity {

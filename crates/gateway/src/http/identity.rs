@@ -266,7 +266,7 @@ impl Identities {
         credential::of_channel(&self.ctx, &self.peer).map_err(|_| {
             self.ctx.shared.metrics.http.unauthenticated.increment();
             audit::nobodys(&self.ctx, &self.peer, Door::Http);
-            Problem::new(Kind::Forbidden).detail("the certificate is nobody's here")
+            Problem::new(Kind::Forbidden).detail("the certificate or key is nobody's here")
         })
     }
 

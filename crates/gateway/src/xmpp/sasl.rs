@@ -37,8 +37,6 @@ pub(super) enum Outcome {
 /// The logins of one connection over one channel.
 pub(super) struct Logins {
     context: sasl::Context,
-    /// The principal of the handshake.
-    of_channel: Result<Option<Principal>, Refused>,
     state: State,
 }
 
@@ -60,7 +58,7 @@ impl Logins {
         let anonymous = open && of_channel == Ok(None) && ctx.authority().anonymous(open).is_some();
         let realm = Some(ctx.door.server.domain.as_str().into());
         let context = credential::sasl(ctx, peer, of_channel.as_ref().ok().and_then(Option::as_ref));
-        Self { context: sasl::Context { anonymous, realm, ..context }, of_channel, state: State::Idle }
+        Self { context: sasl::Context { anonymous, realm, ..context }, state: State::Idle }
     }
 
     /// The mechanisms for the stream's features. Without TLS there are none for remote clients, even if there is no
@@ -84,8 +82,9 @@ impl Logins {
         initial: Option<Vec<u8>>,
     ) -> Outcome {
         self.state = State::Idle;
-        if self.of_channel.is_err() {
-            // A certificate that was shown counts whatever follows, as at every door.
+        if credential::of_channel(ctx, peer).is_err() {
+            // A certificate that was shown counts whatever follows, as at every door, and it may have been withdrawn
+            // since the connection came.
             return Outcome::Failure(SaslCondition::NotAuthorized);
         }
         if credential::may_try(ctx, RefusedLogin::of(peer, Door::Xmpp, "sasl", ""), "").is_err() {
@@ -158,6 +157,7 @@ impl Logins {
                 check.run(question, ctx.now().as_millis(), credential::unix_s()).await
             }
         };
+        let verified = credential::still_admitted(ctx, verified);
         let verified = verified.and_then(|verified| self.agreed(ctx, peer, verified));
         if let Some(attempt) = attempt {
             credential::settle(ctx, attempt, &verified);
@@ -175,7 +175,7 @@ impl Logins {
     /// A client with a certificate that logs in by another mechanism has to be the certificate's owner, or the user of
     /// one of its addresses; otherwise it is refused as for a wrong password.
     fn agreed(&self, ctx: &XmppContext, peer: &Peer, shown: Verified) -> Result<Verified, Refused> {
-        let of_channel = self.of_channel.as_ref().map_err(|refused| *refused)?;
+        let of_channel = credential::of_channel(ctx, peer)?;
         let certificate = peer.channel.as_deref().and_then(|channel| channel.certificate.as_deref());
         let certificate = certificate.filter(|_| self.context.channel.certificate.is_some());
         if certificate.is_some_and(|certificate| is_addressed(ctx, certificate, &shown.principal.name)) {

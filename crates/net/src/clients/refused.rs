@@ -40,7 +40,7 @@ impl RefusedCertificate {
     #[must_use]
     pub fn of_dtls(alert: Alert, refused: &fogmux_dtls::Refused) -> Option<Self> {
         match refused {
-            fogmux_dtls::Refused::Identity(_) => None,
+            fogmux_dtls::Refused::Identity(_) | fogmux_dtls::Refused::Replaced(_) => None,
             fogmux_dtls::Refused::NoCertificate => Some(Self::missing()),
             fogmux_dtls::Refused::Certificate(leaf, error) => Some(Self::new(leaf, error)),
             fogmux_dtls::Refused::Unproven(leaf) => {

@@ -21,6 +21,8 @@ pub(super) struct Shown {
 
 pub(super) struct ShownKey {
     pub(super) identity: Box<[u8]>,
+    /// Of the key that was looked up last, which is the one that the handshake is made with.
+    pub(super) mark: u64,
     pub(super) attempt: Option<Box<dyn PskAttempt>>,
 }
 
@@ -29,7 +31,7 @@ impl Shown {
     /// the client names the identity again (RFC 8446 §4.1.2), which is the same attempt.
     fn begin(&mut self, identity: &[u8]) -> bool {
         let Some(guard) = &self.guard else {
-            self.key = Some(ShownKey { identity: identity.into(), attempt: None });
+            self.key = Some(ShownKey { identity: identity.into(), mark: 0, attempt: None });
             return true;
         };
         if let Some(key) = self.key.as_ref().filter(|key| *key.identity == *identity) {
@@ -37,7 +39,7 @@ impl Shown {
         }
         let attempt = guard.begin(identity);
         let admitted = attempt.is_some();
-        self.key = Some(ShownKey { identity: identity.into(), attempt });
+        self.key = Some(ShownKey { identity: identity.into(), mark: 0, attempt });
         admitted
     }
 }
@@ -58,7 +60,11 @@ pub(super) fn take_keys(builder: &mut SslContextBuilder, psk: Arc<dyn PskSource>
         let admitted = ssl.ex_data_mut(index).is_some_and(|shown| shown.begin(identity));
         // RFC 4279 §2: an unknown identity fails as a wrong key does, and as late; so does one that has to wait.
         let secret = match psk.secret(identity).filter(|_| admitted) {
-            Some(secret) if !secret.is_empty() && secret.len() <= key.len() => secret,
+            Some(psk) if !psk.key.is_empty() && psk.key.len() <= key.len() => {
+                let shown = ssl.ex_data_mut(index).and_then(|shown| shown.key.as_mut());
+                shown.into_iter().for_each(|shown| shown.mark = psk.mark);
+                psk.key
+            }
             Some(_) | None => stand_in()?,
         };
         let (used, _) = key.split_at_mut(secret.len());

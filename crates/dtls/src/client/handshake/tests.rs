@@ -28,8 +28,8 @@ impl Credentials for Psk {
         true
     }
 
-    fn psk(&self, _from: IpAddr, _identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        Some(Zeroizing::new(b"secret".to_vec()))
+    fn psk(&self, _from: IpAddr, _identity: &[u8]) -> Option<crate::Psk> {
+        Some(crate::Psk { key: Zeroizing::new(b"secret".to_vec()), mark: 1 })
     }
 }
 

@@ -177,7 +177,7 @@ impl Pair {
         for event in self.inbox.events() {
             match event {
                 Event::Established { association, channel, .. } => {
-                    let by_key = channel.psk_identity.as_deref() == Some(IDENTITY);
+                    let by_key = channel.psk.as_ref().map(|psk| &*psk.identity) == Some(IDENTITY);
                     assert!(by_key || channel.certificate == Some(toys::certificate()), "nobody in particular");
                     self.association = Some(association);
                     self.made += 1;

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::Refusal;
 use crate::{
-    Alert, Platform,
+    Alert, Platform, ProvenPsk,
     exchange::{self, Ephemeral, Group},
     hello::{ClientHello, Verified, extension},
     limit::RecordLimit,
@@ -43,7 +43,7 @@ pub(super) enum Proof<'a> {
     Psk {
         early: Early,
         index: u16,
-        identity: Box<[u8]>,
+        proven: ProvenPsk,
         share: Option<Share<'a>>,
         /// Other identities that were offered, whose binders did not hold.
         refused: Identities,
@@ -91,10 +91,13 @@ impl<'a> Proof<'a> {
         matches!(self, Self::Certificate { .. })
     }
 
-    /// The identity that the client has proved to have the key of, and those of which it has not.
-    pub(super) fn take_identities(&mut self) -> (Option<Box<[u8]>>, Identities) {
+    /// The key that the client has proved to have, and the identities of which it has not.
+    pub(super) fn take_keys(&mut self) -> (Option<ProvenPsk>, Identities) {
         match self {
-            Self::Psk { identity, refused, .. } => (Some(std::mem::take(identity)), std::mem::take(refused)),
+            Self::Psk { proven, refused, .. } => {
+                let identity = std::mem::take(&mut proven.identity);
+                (Some(ProvenPsk { identity, mark: proven.mark }), std::mem::take(refused))
+            }
             Self::Certificate { .. } => (None, Identities::new()),
         }
     }
@@ -142,8 +145,8 @@ fn psk<'a>(
     for (index, (identity, binder)) in offered_at_first() {
         let (early, known) = early_of(host, from, identity)?;
         let right = bool::from(subtle::ConstantTimeEq::ct_eq(&early.binder(&hash)[..], binder));
-        if right && known && chosen.is_none() {
-            chosen = Some((early, index, identity.into()));
+        if let (true, Some(mark), None) = (right, known, &chosen) {
+            chosen = Some((early, index, ProvenPsk { identity: identity.into(), mark }));
         } else if !right {
             let identity: Box<[u8]> = identity.get(..identity.len().min(IDENTITY_MAX)).unwrap_or_default().into();
             host.credentials.wrong_key(from, &identity);
@@ -151,19 +154,19 @@ fn psk<'a>(
         }
     }
     match chosen {
-        Some((early, index, identity)) => Ok(Proof::Psk { early, index, identity, share, refused }),
+        Some((early, index, proven)) => Ok(Proof::Psk { early, index, proven, share, refused }),
         None => Err(Refusal::Alert(Alert::DecryptError, refused)),
     }
 }
 
-/// The secret of an identity's key, and whether it is known. Otherwise it is that of nobody's key, so that what follows
-/// takes as long.
-fn early_of(host: Host<'_>, from: IpAddr, identity: &[u8]) -> Result<(Early, bool), Alert> {
-    let key = Some(identity).filter(|identity| identity.len() <= IDENTITY_MAX);
-    let key = key.and_then(|identity| host.credentials.psk(from, identity)).filter(|key| !key.is_empty());
+/// The secret of an identity's key, and the key's mark if it is known. Otherwise it is that of nobody's key, so that
+/// what follows takes as long.
+fn early_of(host: Host<'_>, from: IpAddr, identity: &[u8]) -> Result<(Early, Option<u64>), Alert> {
+    let psk = Some(identity).filter(|identity| identity.len() <= IDENTITY_MAX);
+    let psk = psk.and_then(|identity| host.credentials.psk(from, identity)).filter(|psk| !psk.key.is_empty());
     let mut nobody = Zeroizing::new([0; 32]);
     host.platform.fill(nobody.as_mut())?;
-    Ok((Early::new(Some(key.as_ref().map_or(&nobody[..], |key| &key[..]))), key.is_some()))
+    Ok((Early::new(Some(psk.as_ref().map_or(&nobody[..], |psk| &psk.key[..]))), psk.map(|psk| psk.mark)))
 }
 
 fn body_of<'a>(verified: &Verified<'a>) -> &'a [u8] {

@@ -5,11 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use zeroize::Zeroizing;
-
 use super::{WORKER, endpoint};
 use crate::{
-    Alert, ChannelSuite, Credentials, End, Endpoint, EndpointConfig, Event, Group, Suite, Suite13,
+    Alert, ChannelSuite, Credentials, End, Endpoint, EndpointConfig, Event, Group, Psk, Suite, Suite13,
     client::{ClientConfig, ClientEvent},
     tests::{Authority, Dice, Net, address, psk_keys},
     wire::{self, ContentType, DTLS_1_2, Fragment, Record, message},
@@ -255,7 +253,7 @@ impl Credentials for Shy {
         false
     }
 
-    fn psk(&self, _from: IpAddr, _identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    fn psk(&self, _from: IpAddr, _identity: &[u8]) -> Option<Psk> {
         None
     }
 }

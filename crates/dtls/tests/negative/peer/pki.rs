@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use fogmux_dtls::{Credentials, Platform, client::ClientConfig};
+use fogmux_dtls::{Credentials, Platform, Psk, client::ClientConfig};
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
@@ -132,7 +132,7 @@ impl Credentials for Keys {
         true
     }
 
-    fn psk(&self, _: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        [&b"enemy"[..], b"friend"].contains(&identity).then(|| Zeroizing::new(KEY.to_vec()))
+    fn psk(&self, _: IpAddr, identity: &[u8]) -> Option<Psk> {
+        [&b"enemy"[..], b"friend"].contains(&identity).then(|| Psk { key: Zeroizing::new(KEY.to_vec()), mark: 1 })
     }
 }

@@ -17,7 +17,7 @@ use fogmux_bus::{
     durable::{MemoryStore, Recovered},
 };
 use fogmux_mqtt::Authentication;
-use fogmux_net::Channel;
+use fogmux_net::{Channel, ProvenPsk};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
@@ -161,7 +161,10 @@ fn a_certificate_is_its_owner_and_nobody_else() {
             let untaken = Peer { sources: SourceSet::ALL.without(SourceKind::Certificate), ..alice() };
             assert_eq!(come(untaken.clone(), None, None).await, Err(ReasonCode::NOT_AUTHORIZED));
             assert_eq!(come(untaken, Some("bob"), Some("builder")).await, Ok(()));
-            let psk = |identity: &[u8]| Channel { psk_identity: Some(identity.into()), ..channel() };
+            let psk = |identity: &[u8]| {
+                let mark = house.ctx.authority().psk_secret(identity).unwrap().mark;
+                Channel { psk: Some(ProvenPsk { identity: identity.into(), mark }), ..channel() }
+            };
             let mut device = house.come(peer().over(Arc::new(psk(b"device-1"))), &connect(version, "d")).await.unwrap();
             device.subscribe("open/#", Qos::AtLeastOnce).await;
             assert_eq!(
