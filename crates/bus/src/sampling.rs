@@ -17,8 +17,8 @@ const _: () = assert!(GAPS + 1 == 2 * ONE_IN as usize, "what stands for others s
 const STRIDE: usize = 158;
 /// Deliveries that are all timed at once.
 const BUDGET: i64 = 256;
-/// The time in which the budget is refilled by one: what takes a hundred deliveries a second costs nothing that could be
-/// measured.
+/// The time in which the budget is refilled by one: what takes a hundred deliveries a second costs nothing that could
+/// be measured.
 const REFILL_MS: u64 = 8;
 /// A single publication may have any number of deliveries; no more of them are held against those that follow.
 const DEBT_MAX: i64 = 1024;

@@ -18,7 +18,7 @@ pub enum HandshakeFailure {
     Alert,
     /// Its certificate was refused, or is missing where one is required.
     Certificate,
-    /// Its pre-shared key was not proven, or had been tried too often.
+    /// Its pre-shared key was not proven, had been tried too often, or was replaced meanwhile.
     Key,
     /// It offered no version, cipher suite or protocol that we accept.
     Incompatible,
@@ -72,7 +72,7 @@ impl HandshakeFailure {
     #[must_use]
     pub const fn of_dtls(alert: Alert, refused: Option<&Refused>) -> Self {
         match refused {
-            Some(Refused::Identity(_)) => Self::Key,
+            Some(Refused::Identity(_) | Refused::Replaced(_)) => Self::Key,
             Some(Refused::Certificate(..) | Refused::Unproven(_) | Refused::NoCertificate) => Self::Certificate,
             None if matches!(alert, Alert::HandshakeFailure | Alert::ProtocolVersion) => Self::Incompatible,
             None => Self::Protocol,

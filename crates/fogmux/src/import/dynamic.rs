@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::report::Report;
 use super::rules::{Translated, placeholders, quoted};
 
-/// What the file says, as far as it is imported.
+/// The parts of the file that are imported.
 #[derive(Debug, Default)]
 pub(super) struct Dynamic {
     clients: Vec<Client>,

@@ -168,8 +168,8 @@ impl Authority {
         let pair = new_key(kind)?;
         let made = ca_params(&pair, believable(now)).self_signed(&pair);
         let made = made.map_err(|source| PkiError::Key { file: key.clone(), source })?;
-        // The process may end at any instant, and so may the power. Without a key there is no authority; from then on its certificate is on
-        // the disk, and only its name may be missing.
+        // The process may end at any instant, and so may the power. Without a key there is no authority; from then on
+        // its certificate is on the disk, and only its name may be missing.
         stage(&certificate, &made.pem(), Access::Everybody)?;
         write(&key, &Zeroizing::new(pair.serialize_pem()), Access::Owner)?;
         put_in_place(&certificate)?;

@@ -87,7 +87,7 @@ fn what_was_stored_before_stays_and_is_charged_to_the_first_owner() {
     let more = before.affiliate("n0", &[("new@d".into(), Affiliation::Member)], &bob, &bus);
     assert_eq!(more.map(|_| ()), Err(NotChanged::Full(NoRoom::Full)));
     assert!(before.affiliate("n0", &[("eve@d".into(), Affiliation::None)], &bob, &bus).is_ok());
-    // Who paid is noted from the first change on.
+    // The payer is noted from the first change on.
     assert!(before.affiliate("n1", &[("\\41da@d".into(), Affiliation::None)], &bob, &bus).is_ok());
     let after = nodes(2, 600, records());
     assert_eq!((after.read().share("Ada"), after.read().share("bob")), (before.read().share("Ada"), (0, 0)));
@@ -119,7 +119,7 @@ fn titled(title: usize) -> NodeConfig {
 }
 
 proptest! {
-    /// Whoever owns what, and whatever is refused: no request makes the share of another principal larger, a restart
+    /// In whatever hands the nodes are, and whatever is refused: no request makes the share of another principal larger, a restart
     /// changes none, and all shares together are what the nodes take.
     #[test]
     fn a_request_makes_no_share_of_another_larger(
