@@ -1,5 +1,5 @@
-//! State that XMPP keeps of clients that have gone – nodes, their names, configurations and affiliations, and subscriptions –
-//! is bounded in bytes, before and after a restart (ADR 0068).
+//! State that XMPP keeps of clients that have gone – nodes, their names, configurations and affiliations, and
+//! subscriptions – is bounded in bytes, before and after a restart (ADR 0068).
 
 use std::time::{Duration, Instant};
 

@@ -98,7 +98,7 @@ impl MqttDoor {
         }
         shared.bus.counters().restored(u64::try_from(Mailbox::waiting(&mailbox)).unwrap_or_default());
         let slot = shared.bus.slot(mailbox, WorkerId(0));
-        // All that it holds counts from now on, whether it has a subscription, and whether its client comes back or not.
+        // All that it holds counts from now on, with a subscription or without, whether its client comes back or not.
         slot.with(|_| ());
         for (subscription, wanted) in subscriptions {
             self.subscribe_again(shared, &slot, subscription, wanted, &gate);
