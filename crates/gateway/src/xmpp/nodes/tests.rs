@@ -119,8 +119,8 @@ fn titled(title: usize) -> NodeConfig {
 }
 
 proptest! {
-    /// In whatever hands the nodes are, and whatever is refused: no request makes the share of another principal larger,
-    /// a restart changes none, and all shares together are what the nodes take.
+    /// In whatever hands the nodes are, and whatever is refused: no request makes the share of another principal
+    /// larger, a restart changes none, and all shares together are what the nodes take.
     #[test]
     fn a_request_makes_no_share_of_another_larger(
         requests in prop::collection::vec((0..3usize, 0..4usize, request()), 1..40),
