@@ -339,6 +339,12 @@ impl<'a> Publication<'a> {
         Self { shared: OnceCell::new(), sample: None, ..Self::of(message) }
     }
 
+    /// A message that goes from one member of a shared subscription to another. Its delivery is not timed: the first
+    /// member may have been away for long.
+    pub(crate) fn handed_on(message: &'a Arc<Message>) -> Self {
+        Self { sample: None, ..Self::of(message) }
+    }
+
     /// Whether it is ordered among all publishers of its topic: it replaces the retained message, or depends on it.
     pub(crate) const fn is_ordered(&self) -> bool {
         self.meaning.is_state() || self.precondition.is_some()

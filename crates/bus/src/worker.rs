@@ -303,7 +303,7 @@ impl Worker {
         let mut groups: HashMap<*const Subscription, Members> = HashMap::new();
         self.woken = 0;
         for some in messages.chunks(HANDED_ON_TOGETHER) {
-            let publications: Vec<_> = some.iter().map(|(message, _)| Publication::of(message)).collect();
+            let publications: Vec<_> = some.iter().map(|(message, _)| Publication::handed_on(message)).collect();
             for (index, (publication, (_, subscription))) in publications.iter().zip(some).enumerate() {
                 let members = groups
                     .entry(Arc::as_ptr(subscription))

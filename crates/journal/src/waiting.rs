@@ -215,7 +215,8 @@ impl Waiting {
         let mut left: Vec<u64> = chosen.iter().copied().collect();
         while let Some(number) = left.pop() {
             let Some(set) = self.sets.get(&number) else { continue };
-            left.extend(set.linked.iter().filter(|number| chosen.insert(**number)));
+            // Sets that they are linked with may have been taken before.
+            left.extend(set.linked.iter().filter(|number| self.sets.contains_key(number) && chosen.insert(**number)));
         }
         self.take(chosen)
     }

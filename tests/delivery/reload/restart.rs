@@ -36,6 +36,14 @@ fn other(key: &Key, place: &Path) -> Result<String> {
         ("proxy.addresses", _) => line("[\"192.0.2.1\"]".into()),
         ("proxy.header", _) => line("\"forwarded\"".into()),
         ("tls.crl_expiry", _) => line("\"refuse\"".into()),
+        ("acme.domains", _) => line("[\"fog.example\"]".into()) + "acme.agree_to_terms = true\n",
+        ("acme.directory", _) => line("\"https://acme.example/directory\"".into()),
+        ("acme.ca_file", _) => line(file("data/pki/ca.pem")),
+        ("acme.challenge", _) => line("\"tls-alpn-01\"".into()),
+        ("acme.contact", _) => line("[\"ops@fog.example\"]".into()),
+        ("acme.external_account" | "acme.external_account_key_file", _) => {
+            format!("acme.external_account = \"fog\"\nacme.external_account_key_file = {}\n", file("password"))
+        }
         (_, "dtls_versions") => line("[\"1.2\"]".into()),
         (_, "proxy_protocol") => line("true".into()) + "proxy.addresses = [\"192.0.2.1\"]\n",
         (_, "address") => line("\"127.0.0.2:0\"".into()),

@@ -4,7 +4,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{
             AtomicUsize,
             Ordering::{AcqRel, Acquire},
@@ -65,8 +65,8 @@ pub struct Gathering {
     /// Deliveries that no client has acknowledged, other records that its publishers wait for, and one until it was
     /// appended for them.
     needed: AtomicUsize,
-    /// Resolved when nothing in it is needed any more.
-    unneeded: OnceLock<Arc<Completer>>,
+    /// Resolved when nothing in it is needed any more. Its publishers have it; deliveries may hold on to this for days.
+    unneeded: OnceLock<Weak<Completer>>,
 }
 
 /// The fate of deliveries whose batch the store does not take.
@@ -143,7 +143,11 @@ impl Gathering {
         if !has_room || matches!(stored, Completion::Ready | Completion::Failed) {
             return stored;
         }
-        let unneeded = Arc::clone(self.unneeded.get_or_init(Arc::default));
+        let unneeded = Arc::<Completer>::default();
+        if self.unneeded.set(Arc::downgrade(&unneeded)).is_err() {
+            // It was appended for them before.
+            return stored;
+        }
         self.acknowledged();
         Completion::Sooner(Arc::new([stored, Completion::Waiting(unneeded)]))
     }
@@ -156,7 +160,7 @@ impl Gathering {
     /// A client has acknowledged a delivery in it.
     pub(super) fn acknowledged(&self) {
         if self.needed.fetch_sub(1, AcqRel) == 1
-            && let Some(unneeded) = self.unneeded.get()
+            && let Some(unneeded) = self.unneeded.get().and_then(Weak::upgrade)
         {
             unneeded.complete(Ok(()));
         }

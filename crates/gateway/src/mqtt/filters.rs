@@ -118,8 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn begin_filters(&mut self, bytes: &[u8], mut filters: Filters) -> Result<(), End> {
         if !self.handle_filters(bytes, &mut filters)? {
-            let rest = Unhandled { bytes: bytes.to_vec(), filters };
-            self.rare().set_aside = Some(Box::new(SetAside::Filters(rest)));
+            self.set_filters_aside(Unhandled { bytes: bytes.to_vec(), filters });
         }
         Ok(())
     }
@@ -128,9 +127,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn go_on_with_filters(&mut self, mut rest: Unhandled) -> Result<(), End> {
         let is_over = self.handle_filters(&rest.bytes, &mut rest.filters)?;
         if !is_over {
-            self.rare().set_aside = Some(Box::new(SetAside::Filters(rest)));
+            self.set_filters_aside(rest);
         }
         Ok(())
+    }
+
+    /// The connection may end before their turn. What waits by shared subscriptions that have been left by then goes to
+    /// other members all the same.
+    fn set_filters_aside(&mut self, rest: Unhandled) {
+        if matches!(rest.filters.request, Request::Unsubscribe) {
+            drop(self.leave_groups());
+        }
+        self.rare().set_aside = Some(Box::new(SetAside::Filters(rest)));
     }
 
     /// Handles filters, one at least, until others have their turn. Returns whether all are handled.

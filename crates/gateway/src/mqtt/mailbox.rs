@@ -268,7 +268,7 @@ fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retai
         message: Arc::clone(delivery.share(publication)),
         qos,
         retain,
-        timed: true,
+        timed: publication.sample().is_some(),
         ids: SmallVec::from_slice(delivery.ids),
         share: u32::try_from(delivery.tag).unwrap_or(0),
         stored: None,

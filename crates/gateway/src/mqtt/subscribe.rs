@@ -98,7 +98,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             gate: Some(gate),
         };
         let Ok(existed) = self.ctx.bus().subscribe(&self.mailbox.slot, &subscription, bus_options) else {
-            self.forget(&subscription);
+            if subscription.group.is_none() {
+                self.forget(&subscription);
+            } else {
+                // Messages may wait by it, if the client was leaving it.
+                self.leave_group(&subscription);
+                drop(self.leave_groups());
+            }
             return Err(too_many());
         };
         let pulls = match options.retain_handling {

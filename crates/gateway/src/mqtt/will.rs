@@ -204,7 +204,10 @@ impl Will {
         let add = |_: &[Publication<'_>], gather: &Gather| {
             if let (Some((_, record)), Some(store)) = (&self.record, &ctx.door.config.store) {
                 self.leave();
-                gather.begin(&**store).with(|batch| batch.forget(*record));
+                let gathering = gather.begin(&**store);
+                // The forget has to be on the disk, whoever has acknowledged the will.
+                gathering.need();
+                gathering.with(|batch| batch.forget(*record));
             }
         };
         let published = ctx.worker.borrow_mut().publish_will(&mut batch, &add);

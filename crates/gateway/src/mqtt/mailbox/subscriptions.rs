@@ -29,13 +29,13 @@ impl Subscriptions {
         if self.all.contains(subscription) {
             return true;
         }
-        if let Some(leaving) = self.leaving.as_mut().filter(|_| subscription.group.is_some()) {
-            // It takes its messages after all.
-            leaving.groups.remove(&share_tag(subscription));
-        }
         let cost = subscription.cost();
         if self.all.len() >= count_max || self.bytes + cost > bytes_max {
             return false;
+        }
+        if let Some(leaving) = self.leaving.as_mut().filter(|_| subscription.group.is_some()) {
+            // It takes its messages after all.
+            leaving.groups.remove(&share_tag(subscription));
         }
         self.bytes += cost;
         self.all.insert(subscription.clone())

@@ -100,14 +100,19 @@ pub(super) async fn numbers_of_all(wires: &mut [Wire], count: usize, before: Vec
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
     SubscribesAgain,
+    /// And is refused, because it has as many subscriptions as it may have.
+    SubscribesAgainAtItsLimit,
     LosesItsConnection,
+    /// With filters of its UNSUBSCRIBE behind the shared one that had no turn yet.
+    LosesItsConnectionEarly,
     EndsItsSession,
     TheOtherLeaves,
 }
 
 fn each_message_comes_once_although(meanwhile: Meanwhile) {
     const MESSAGES: u32 = 6000;
-    run(MqttConfig::default(), async |house: House| {
+    const LIMIT: usize = 2;
+    run(MqttConfig { subscriptions_max: LIMIT, ..MqttConfig::default() }, async |house: House| {
         let lasting = Connect { clean_start: false, ..connect(Version::V311, "s") };
         let mut first = house.connect(&lasting).await;
         first.subscribe("$share/g/q", Qos::AtLeastOnce).await;
@@ -120,9 +125,20 @@ fn each_message_comes_once_although(meanwhile: Meanwhile) {
         other.subscribe("$share/g/q", Qos::AtLeastOnce).await;
         let mut first = house.connect(&lasting).await;
         let mut out = Vec::new();
-        first.client.unsubscribe(&["$share/g/q"], &mut out).unwrap();
-        if let Meanwhile::SubscribesAgain = meanwhile {
-            let filters = [("$share/g/q", SubscriptionOptions::qos(Qos::AtLeastOnce))];
+        let others = if let Meanwhile::LosesItsConnectionEarly = meanwhile { 100_000 } else { 0 };
+        let filters: Vec<String> = (0..others).map(|number| format!("x/{number}")).collect();
+        let filters: Vec<&str> = ["$share/g/q"].into_iter().chain(filters.iter().map(String::as_str)).collect();
+        first.client.unsubscribe(&filters, &mut out).unwrap();
+        let again = match meanwhile {
+            Meanwhile::SubscribesAgain => &["$share/g/q"][..],
+            Meanwhile::SubscribesAgainAtItsLimit => &["one", "two", "$share/g/q"],
+            Meanwhile::LosesItsConnection
+            | Meanwhile::LosesItsConnectionEarly
+            | Meanwhile::EndsItsSession
+            | Meanwhile::TheOtherLeaves => &[],
+        };
+        for filter in again {
+            let filters = [(*filter, SubscriptionOptions::qos(Qos::AtLeastOnce))];
             first.client.subscribe(&filters, Properties::NONE, &mut out).unwrap();
         }
         first.stream.write_all(&out).await.unwrap();
@@ -134,8 +150,8 @@ fn each_message_comes_once_although(meanwhile: Meanwhile) {
         assert!(begun < u64::from(MESSAGES) / 2, "{begun} at once: {meanwhile:?}");
         let mut before = Vec::new();
         let wires = match meanwhile {
-            Meanwhile::SubscribesAgain => vec![first, other],
-            Meanwhile::LosesItsConnection => {
+            Meanwhile::SubscribesAgain | Meanwhile::SubscribesAgainAtItsLimit => vec![first, other],
+            Meanwhile::LosesItsConnection | Meanwhile::LosesItsConnectionEarly => {
                 drop(first);
                 vec![house.connect(&lasting).await, other]
             }
@@ -162,8 +178,18 @@ fn each_message_comes_once_although(meanwhile: Meanwhile) {
 
 #[test]
 fn s4_8_2_a_message_that_is_handed_on_comes_once_whatever_happens_meanwhile() {
-    use Meanwhile::{EndsItsSession, LosesItsConnection, SubscribesAgain, TheOtherLeaves};
-    for meanwhile in [SubscribesAgain, LosesItsConnection, EndsItsSession, TheOtherLeaves] {
+    use Meanwhile::{
+        EndsItsSession, LosesItsConnection, LosesItsConnectionEarly, SubscribesAgain, SubscribesAgainAtItsLimit,
+        TheOtherLeaves,
+    };
+    for meanwhile in [
+        SubscribesAgain,
+        SubscribesAgainAtItsLimit,
+        LosesItsConnection,
+        LosesItsConnectionEarly,
+        EndsItsSession,
+        TheOtherLeaves,
+    ] {
         each_message_comes_once_although(meanwhile);
     }
 }
