@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = &[
 const FILES: u64 = 5;
 const USERS: usize = 4;
 /// Filters of rights, by which clients subscribe as well.
-const FILTERS: [&str; 9] = ["a/#", "a/b", "a/+", "+/b", "b", "#", "b/#", "c/u0", "d"];
+const FILTERS: [&str; 10] = ["a/#", "a/b", "a/+", "+/b", "b", "#", "b/#", "c/u0", "c/%u", "d"];
 /// A user who may do everything.
 const WITNESS: &str = "witness";
 const TOPICS: [&str; 7] = ["a/b", "a/c", "b", "b/b", "c/u0", "c/u1", "d"];
@@ -80,8 +80,15 @@ fn stopped() -> Result<String> {
         {"acltype": "subscribeLiteral", "topic": "#", "allow": false},
         {"acltype": "subscribePattern", "topic": "#", "allow": true},
     ]}]});
+    let placeholder = json!({"clients": [client("u0", &["own"], false)], "roles": [{"rolename": "own", "acls": [
+        {"acltype": "publishClientSend", "topic": "home/%u/#", "allow": false},
+    ]}]});
+    // One name here, as superscripts and digits are.
+    let same = json!({"groups": [{"groupname": "hall\u{b2}", "roles": []}, {"groupname": "hall2", "roles": []}]});
     for (text, said) in [
         (wide.to_string(), "a deny rule cannot be translated"),
+        (placeholder.to_string(), "a deny rule cannot be translated"),
+        (same.to_string(), "the same name as another's"),
         ("[]".to_owned(), "it has no object"),
         ("{".to_owned(), "dynamic-security.json"),
     ] {
@@ -247,7 +254,8 @@ fn made_up(random: &mut Random) -> Value {
                 let (kind, topic) = (*random.of(&KINDS), *random.of(&FILTERS));
                 let allow = random.below(4) > 0;
                 // To refuse a filter with wildcards and nothing else has no counterpart; the import stops.
-                let has_counterpart = allow || kind != "subscribeLiteral" || !topic.contains(['+', '#']);
+                let has_counterpart =
+                    allow || (!topic.contains('%') && (kind != "subscribeLiteral" || !topic.contains(['+', '#'])));
                 let acl = json!({"acltype": kind, "topic": topic, "allow": allow, "priority": random.below(3)});
                 has_counterpart.then_some(acl)
             })
@@ -272,9 +280,18 @@ fn made_up(random: &mut Random) -> Value {
             json!({"groupname": format!("g{index}"), "roles": some(random), "clients": members})
         })
         .collect();
-    let defaults = json!({"publishClientSend": random.below(4) == 0, "publishClientReceive": random.below(3) > 0,
-        "subscribe": random.below(4) == 0, "unsubscribe": true});
-    json!({"defaultACLAccess": defaults, "clients": clients, "groups": groups, "roles": roles})
+    let mut file = json!({"clients": clients, "groups": groups, "roles": roles});
+    let mut defaults = json!({"unsubscribe": true});
+    for (key, one_in) in [("publishClientSend", 4), ("publishClientReceive", 2), ("subscribe", 4)] {
+        // A key that is missing is another case than one that is false.
+        if let (true, Some(defaults)) = (random.below(3) > 0, defaults.as_object_mut()) {
+            defaults.insert(key.to_owned(), Value::Bool(random.below(one_in) == 0));
+        }
+    }
+    if let (true, Some(file)) = (random.below(4) > 0, file.as_object_mut()) {
+        file.insert("defaultACLAccess".to_owned(), defaults);
+    }
+    file
 }
 
 /// Numbers from a seed (xorshift64).

@@ -48,6 +48,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: lines about refused logins are limited and counted", run: refused_log::limited },
     Case { name: "findings: a refused action names peer, client and rule", run: refused_log::actions },
     Case { name: "findings: guesses at keys of TLS make the next one wait", run: guesses::tls },
+    Case { name: "findings: guesses at keys of TLS behind STARTTLS make the next one wait", run: guesses::starttls },
     Case { name: "findings: DTLS handshakes that wait at Finished are judged one after another", run: guesses::parked },
     Case { name: "findings: a short key is warned of", run: guesses::short_keys },
     Case { name: "findings: a deny matches a name however it is written", run: access::spellings },
@@ -127,6 +128,11 @@ fn keys() -> String {
 
 /// A TLS connection by a pre-shared key.
 fn tls_psk(server: SocketAddr, version: SslVersion, identity: &str, key: &[u8]) -> Result<SslStream<TcpStream>> {
+    tls_psk_over(tcp::connect(server)?, version, identity, key)
+}
+
+/// The same over a connection on which something was said before.
+fn tls_psk_over(stream: TcpStream, version: SslVersion, identity: &str, key: &[u8]) -> Result<SslStream<TcpStream>> {
     let mut context = SslContext::builder(SslMethod::tls_client())?;
     context.set_security_level(0);
     context.set_min_proto_version(Some(version))?;
@@ -142,7 +148,7 @@ fn tls_psk(server: SocketAddr, version: SslVersion, identity: &str, key: &[u8]) 
         place.copy_from_slice(&key);
         Ok(key.len())
     });
-    let mut stream = SslStream::new(Ssl::new(&context.build())?, tcp::connect(server)?)?;
+    let mut stream = SslStream::new(Ssl::new(&context.build())?, stream)?;
     stream.connect().context("TLS handshake")?;
     Ok(stream)
 }

@@ -46,6 +46,7 @@ pub(crate) async fn handshake(
             RefusedLogin { claimed: &claimed, ..RefusedLogin::of(&peer, door, by, psk_guard::REPLACED) }
                 .log(&ctx.shared);
             ctx.shared.metrics.of(door).unauthenticated.increment();
+            ctx.shared.metrics.handshakes.note_tls(door, HandshakeFailure::Key);
             None
         }
         Ok((stream, channel)) => Some((stream, peer.over(channel))),

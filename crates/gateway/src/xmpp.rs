@@ -117,11 +117,14 @@ async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls:
     match login::first(ctx, stream, peer.clone(), starttls).await {
         Login::StartTls(halted) => {
             let (stream, login) = halted.split();
-            let from = peer.address.ip();
-            let accepted = in_time(ctx, login.deadline, tls?.accept(stream, from)).await.unwrap_or(Err(TooSlow));
-            let counted = accepted.inspect_err(|error| count_failed(ctx, Door::Xmpp, from, error, None));
-            let (stream, channel) = counted.ok()?;
-            bound(login::secured(ctx, stream, peer.over(channel), login).await)
+            let (from, tls) = (peer.address.ip(), tls?);
+            let shaken = in_time(ctx, login.deadline, handshake(ctx, Listener::Xmpp, stream, &tls, peer)).await;
+            let Ok(shaken) = shaken else {
+                count_failed(ctx, Door::Xmpp, from, &TooSlow, None);
+                return None;
+            };
+            let (stream, peer) = shaken?;
+            bound(login::secured(ctx, stream, peer, login).await)
         }
         login @ (Login::Bound(_) | Login::Gone) => bound(login),
     }

@@ -4,12 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
-use fogmux_tests::{coap, dtls, users};
+use fogmux_tests::{coap, dtls, tcp, users};
 use openssl::ssl::{Ssl, SslStream, SslVersion};
 
-use super::{KEY, PATIENCE, TLS_PSK, connack, keys, tls_psk};
+use super::{KEY, PATIENCE, TLS_PSK, connack, keys, tls_psk, tls_psk_over};
 
 const GUESSES: usize = 20;
 const WRONG: &[u8] = b"0123456789abcdef";
@@ -35,6 +35,35 @@ pub(super) fn tls() -> Result<String> {
         gateway.settle()?;
     }
     Ok(String::new())
+}
+
+/// The same behind STARTTLS, where the door reads before TLS does.
+pub(super) fn starttls() -> Result<String> {
+    let settings = ["listeners.xmpp.profile=\"psk\"", "listeners.xmpp.anonymous=false"];
+    let mut gateway = Gateway::start_furnished(&settings, &[("psk.toml", &*keys())])?;
+    let attempt = |key: &[u8]| -> Result<()> {
+        let mut stream = tcp::connect(gateway.address("xmpp")?)?;
+        stream.write_all(
+            b"<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+              xmlns:stream='http://etherx.jabber.org/streams'><starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>",
+        )?;
+        let mut said = Vec::new();
+        while !said.ends_with(b"<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).with_context(|| String::from_utf8_lossy(&said).into_owned())?;
+            said.extend(byte);
+        }
+        tls_psk_over(stream, SslVersion::TLS1_2, "dev", key).map(drop)
+    };
+    attempt(KEY)?;
+    for _ in 0..GUESSES {
+        ensure!(attempt(WRONG).is_err(), "a wrong key was taken");
+    }
+    ensure!(attempt(KEY).is_err(), "after {GUESSES} guesses the next attempt did not wait");
+    let refused = gateway.whole_log().matches("login refused").count();
+    ensure!(refused > 0, "no line of {GUESSES} guesses");
+    gateway.settle()?;
+    Ok(format!("{refused} lines"))
 }
 
 /// A DTLS client that holds back its records of epoch 1: the Finished.

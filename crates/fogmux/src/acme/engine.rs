@@ -83,8 +83,20 @@ impl Engine {
         let named = tls.named();
         match schedule::due(&self.state, named.as_ref().and_then(|named| self.held(named)), unix_s(now)) {
             Due::Nothing => {}
-            Due::Order => self.begin(None, tls),
+            Due::Order => self.order(metrics, tls, unix_s(now)),
             Due::RenewalInfo => self.begin(named, tls),
+        }
+    }
+
+    /// Begins an order, which is on the disk before the server hears of it.
+    fn order(&mut self, metrics: &Metrics, tls: &TlsConfig, now: u64) {
+        schedule::begin(&mut self.state, now, random());
+        match self.state.write(&self.files.state) {
+            Ok(()) => self.begin(None, tls),
+            Err(error) => {
+                let reason = format!("{} cannot be written: {error}", self.files.state.display());
+                self.note_failed(Failed::new(reason), None, metrics, now);
+            }
         }
     }
 
@@ -119,24 +131,29 @@ impl Engine {
         let Some(attempt) = self.attempt.take() else { return };
         let now = unix_s(SystemTime::now());
         match result {
+            Ok(Done::Issued(named, _)) if self.held(&named).is_none_or(|held| held.not_after_unix_s <= now) => {
+                let failed = Failed::new("the certificate that the server has issued has expired, by the clock here");
+                self.note_failed(failed, attempt.orders.client.asked_unix_s(), metrics, now);
+            }
             Ok(Done::Issued(named, window)) => self.note_issued(&named, window, metrics, tls, now),
             Ok(Done::Told(window)) => {
                 if let Some(held) = tls.named().as_ref().and_then(|named| self.held(named)) {
                     schedule::plan(&mut self.state, held, window, now, random());
                 }
             }
-            Err(failed) => {
-                metrics.failures.increment();
-                let Failed { reason, problem } = failed;
-                let failure = Failure { unix_s: now, reason, problem };
-                let asked = attempt.orders.client.asked_unix_s();
-                schedule::fail(&mut self.state, failure, asked, now, random());
-                self.say_failure(now);
-            }
+            Err(failed) => self.note_failed(failed, attempt.orders.client.asked_unix_s(), metrics, now),
         }
         if let Err(error) = self.state.write(&self.files.state) {
             tracing::warn!("{}: {error}; the next start does not know what ACME has tried", self.files.state.display());
         }
+    }
+
+    fn note_failed(&mut self, failed: Failed, asked_unix_s: Option<u64>, metrics: &Metrics, now: u64) {
+        metrics.failures.increment();
+        let Failed { reason, problem } = failed;
+        let failure = Failure { unix_s: now, reason, problem };
+        schedule::fail(&mut self.state, failure, asked_unix_s, now, random());
+        self.say_failure(now);
     }
 
     fn note_issued(&mut self, named: &Named, window: Option<Window>, metrics: &Metrics, tls: &TlsConfig, now: u64) {

@@ -4,6 +4,8 @@
 use super::state::{Failure, State};
 
 const MINUTE_S: u64 = 60;
+/// Between a certificate and the next order.
+const SHORTEST_S: u64 = 10;
 const DAY_S: u64 = 86_400;
 /// The longest wait that a server may ask for; rate limits are those of a week.
 const ASKED_MAX_S: u64 = 8 * DAY_S;
@@ -69,8 +71,8 @@ pub(super) fn succeed(state: &mut State, held: Held, window: Option<Window>, now
     let usual = held.not_after_unix_s.saturating_sub(left / 3);
     *state = State {
         subject: std::mem::take(&mut state.subject),
-        // The server is not asked in a loop, whatever it says next.
-        next_unix_s: now + MINUTE_S.min(left / 2),
+        // The server is not asked in a loop, whatever it says next, and however short its certificates are.
+        next_unix_s: now + MINUTE_S.min((left / 2).max(SHORTEST_S)),
         renew_unix_s: usual + random % (left / 20 + 1),
         ..State::default()
     };
@@ -93,12 +95,26 @@ pub(super) fn plan(state: &mut State, held: Held, window: Option<Window>, now: u
     }
 }
 
+/// Notes that an order begins. If the gateway ends before it does, the next start waits as if it had failed: one that is
+/// restarted again and again would use up what the server allows.
+pub(super) fn begin(state: &mut State, now: u64, random: u64) {
+    state.begun = state.begun.saturating_add(1);
+    state.next_unix_s = now + wait_behind(state.begun, random);
+}
+
+/// The wait behind so many attempts without success.
+fn wait_behind(attempts: u32, random: u64) -> u64 {
+    let doublings = attempts.saturating_sub(1);
+    let wait = MINUTE_S.checked_shl(doublings).filter(|wait| wait >> doublings == MINUTE_S);
+    let wait = wait.unwrap_or(DAY_S).min(DAY_S);
+    wait + random % (wait / 10 + 1)
+}
+
 /// Notes that an attempt failed: the next is a minute later, then two, up to a day, or when the server says.
 pub(super) fn fail(state: &mut State, failure: Failure, asked_unix_s: Option<u64>, now: u64, random: u64) {
     state.failures = state.failures.saturating_add(1);
-    let wait = MINUTE_S.checked_shl(state.failures - 1).filter(|wait| wait >> (state.failures - 1) == MINUTE_S);
-    let wait = wait.unwrap_or(DAY_S).min(DAY_S);
-    state.next_unix_s = now + wait + random % (wait / 10 + 1);
+    state.begun = state.begun.max(state.failures);
+    state.next_unix_s = now + wait_behind(state.begun, random);
     state.asked_unix_s = asked_unix_s.unwrap_or(0).min(now + ASKED_MAX_S);
     state.last_failure = Some(failure);
 }
@@ -141,6 +157,7 @@ mod tests {
         assert_eq!((due(&state, Some(held), NOW + 9), due(&state, Some(held), NOW + 14)), (Due::Nothing, Due::Order));
         let expired = Held { not_after_unix_s: NOW - 1, ..held };
         succeed(&mut state, expired, None, NOW, u64::MAX);
+        assert_eq!(due(&state, Some(expired), NOW + SHORTEST_S - 1), Due::Nothing, "no loop");
     }
 
     #[test]
@@ -168,6 +185,20 @@ mod tests {
         assert_eq!(due(&state, None, NOW + 9 * DAY_S), Due::Order);
         succeed(&mut state, HELD, None, NOW, 0);
         assert_eq!((state.failures, &state.last_failure, state.asked_unix_s), (0, &None, 0));
+    }
+
+    #[test]
+    fn an_order_that_is_cut_off_counts_at_the_next_start() {
+        let mut state = State::default();
+        for wait in [1, 2, 4, 8] {
+            begin(&mut state, NOW, 0);
+            assert_eq!(due(&state, None, NOW + wait * 60 - 1), Due::Nothing, "the start after {wait} minutes");
+            assert_eq!(due(&state, None, NOW + wait * 60), Due::Order);
+        }
+        fail(&mut state, failure(), None, NOW, 0);
+        assert_eq!((state.next_unix_s - NOW, state.failures), (8 * 60, 1), "the attempt counts once");
+        succeed(&mut state, HELD, None, NOW, 0);
+        assert_eq!(state.begun, 0);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub(crate) subject: String,
     /// Attempts that have failed since the last success.
     pub(crate) failures: u32,
+    /// Orders that were begun since then, those included that ended with the gateway.
+    pub(crate) begun: u32,
     pub(crate) last_failure: Option<Failure>,
     /// No attempt before this.
     pub(crate) next_unix_s: u64,

@@ -13,7 +13,7 @@ use fogmux_auth::{Acl, Users, filter_covers, prepared_name};
 use serde_json::Value;
 
 use super::report::Report;
-use super::rules::{Translated, placeholders, quoted};
+use super::rules::{Translated, quoted};
 
 /// The parts of the file that are imported.
 #[derive(Debug, Default)]
@@ -115,6 +115,10 @@ impl Dynamic {
                 continue;
             }
             let groups: Vec<&str> = client.groups.iter().map(String::as_str).collect();
+            if client.hash.is_none() {
+                // No password that it had here before.
+                users.remove(name);
+            }
             let set = client.hash.as_ref().map_or(Ok(()), |hash| users.set_hash(name, hash));
             let set = set.and_then(|()| users.enrol(name, &groups));
             match set.and_then(|()| users.set_disabled(name, client.disabled)) {
@@ -136,6 +140,7 @@ fn groups(
 ) -> BTreeMap<String, BTreeSet<String>> {
     let mut of_client: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let anonymous = word(file, "anonymousGroup");
+    let mut known: BTreeSet<String> = BTreeSet::new();
     for group in list(file, "groups") {
         let Some(name) = word(group, "groupname") else { continue };
         let Some(prepared) = prepared_name(name) else {
@@ -143,6 +148,11 @@ fn groups(
             rules.deny_lost = true;
             continue;
         };
+        if !known.insert(prepared.clone()) {
+            report.lost(0, format!("group {name:?}: the same name as another's here"));
+            rules.deny_lost = true;
+            continue;
+        }
         for role in list(group, "roles").filter_map(|role| word(role, "rolename")) {
             let holder = holders.entry(role.to_owned()).or_default();
             holder.groups.insert(prepared.clone());
@@ -218,7 +228,12 @@ fn read_role(name: &str, role: &Value, rules: &mut Translated, report: &mut Repo
             );
             continue;
         }
-        let filter = placeholders(topic);
+        if topic.contains("%u") || topic.contains("%c") {
+            // Plugins before 2.1 take them as they stand, and a client chooses its identifier here.
+            lost("%u and %c mean different things in different versions; write the rule by hand");
+            continue;
+        }
+        let filter = topic.replace('%', "%%");
         let into = match (kind, allow) {
             ("publishClientSend", true) => &mut rights.write,
             ("publishClientSend", false) => &mut rights.deny_write,
@@ -267,7 +282,7 @@ impl Defaults {
         let flag = |key, otherwise| access.and_then(|access| access.get(key)?.as_bool()).unwrap_or(otherwise);
         Self {
             write: flag("publishClientSend", false),
-            receive: flag("publishClientReceive", true),
+            receive: flag("publishClientReceive", false),
             subscribe: flag("subscribe", false),
         }
     }
