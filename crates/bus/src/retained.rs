@@ -47,8 +47,8 @@ pub enum Completion {
     Waiting(Arc<Completer>),
     /// Resolved when both are: a retained message, and deliveries of it to sessions. Fails if one of them does.
     Both(Arc<[Self; 2]>),
-    /// Resolved when the first is, or sooner if the second is: the store has what it is to keep, or nobody needs it. Then
-    /// success does not say that the store has taken it, or will.
+    /// Resolved when the first is, or sooner if the second is: the store has what it is to keep, or nobody needs it.
+    /// Then success does not say that the store has taken it, or will.
     Sooner(Arc<[Self; 2]>),
 }
 

@@ -95,8 +95,8 @@ pub(super) fn plan(state: &mut State, held: Held, window: Option<Window>, now: u
     }
 }
 
-/// Notes that an order begins. If the gateway ends before it does, the next start waits as if it had failed: one that is
-/// restarted again and again would use up what the server allows.
+/// Notes that an order begins. If the gateway ends before it does, the next start waits as if it had failed: one that
+/// is restarted again and again would use up what the server allows.
 pub(super) fn begin(state: &mut State, now: u64, random: u64) {
     state.begun = state.begun.saturating_add(1);
     state.next_unix_s = now + wait_behind(state.begun, random);
