@@ -121,6 +121,10 @@ pub(super) fn find_clashes(config: &Config, findings: &mut Findings) {
     if acme.domains.is_empty() {
         return;
     }
+    if !cfg!(feature = "acme") {
+        findings.clash("acme.domains", "this program is built without ACME", "[], or a program built with it");
+        return;
+    }
     if !acme.agree_to_terms {
         findings.clash(
             "acme.domains",
@@ -183,6 +187,15 @@ mod tests {
         }
     }
 
+    #[cfg(not(feature = "acme"))]
+    #[test]
+    fn a_program_without_it_says_so() {
+        let text = "[acme]\ndomains = [\"fog.example.org\"]\nagree_to_terms = true\n";
+        let problems = load(&[Source::new("f.toml", text)]).unwrap_err().0;
+        assert_eq!(problems.iter().map(|problem| &*problem.key).collect::<Vec<_>>(), ["acme.domains"]);
+    }
+
+    #[cfg(feature = "acme")]
     #[test]
     fn what_could_never_be_issued_is_refused() {
         let problems = |text: &str| {

@@ -56,7 +56,6 @@ impl Section for Config {
         reader.section("store", &mut self.store);
         reader.section("auth", &mut self.auth);
         reader.section("tls", &mut self.tls);
-        #[cfg(feature = "acme")]
         reader.section("acme", &mut self.acme);
         reader.section("log", &mut self.log);
     }
