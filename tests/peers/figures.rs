@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-/// The share of messages that took at least as long as the 99th percentile is one in so many.
+/// One in so many messages takes as long as the 99th percentile, or longer.
 const TAIL: u64 = 100;
 
 /// One repetition of a load.
