@@ -51,7 +51,23 @@ impl State {
         }
     }
 
+    /// Replaces the file, in a directory that is made if it is the first.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
+        file.parent().map_or(Ok(()), data::make)?;
         data::replace_private(file, &serde_json::to_vec_pretty(self)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_state_is_written_before_anything_else_of_acme() {
+        let data = tempfile::tempdir().unwrap();
+        let file = crate::acme::files(data.path()).state;
+        let state = State { begun: 1, ..State::default() };
+        state.write(&file).unwrap();
+        assert_eq!(State::read(&file).unwrap(), state);
     }
 }
