@@ -89,7 +89,8 @@ impl Completion {
         match (self, other) {
             (Self::Ready, Self::Ready) | (Self::Failed, Self::Failed) => true,
             (Self::Waiting(one), Self::Waiting(other)) => Arc::ptr_eq(one, other),
-            (Self::Both(one), Self::Both(other)) | (Self::Sooner(one), Self::Sooner(other)) => Arc::ptr_eq(one, other),
+            (Self::Both(one), Self::Both(other)) => Arc::ptr_eq(one, other),
+            (Self::Sooner(one), Self::Sooner(other)) => Arc::ptr_eq(one, other),
             (Self::Ready | Self::Failed | Self::Waiting(_) | Self::Both(_) | Self::Sooner(_), _) => false,
         }
     }

@@ -59,7 +59,8 @@ pub use memory::{Memory, Relieved};
 pub use message::{Message, MessageId, Payload, Precondition, Properties, Publication, Publisher, Qos, etag};
 pub use outcome::Outcome;
 pub use retained::{
-    ClockSet, Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
+    ClockSet, Completer, Completion, Eventual, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed,
+    Stored, Undo,
 };
 pub use sampling::Sample;
 pub use session::{Asked, AttachError, Attached, Departure, GaveWay, ListedSession, SessionKey, Sessions};

@@ -47,9 +47,15 @@ pub enum Completion {
     Waiting(Arc<Completer>),
     /// Resolved when both are: a retained message, and deliveries of it to sessions. Fails if one of them does.
     Both(Arc<[Self; 2]>),
-    /// Resolved when the first is, or sooner if the second is: the store has what it is to keep, or nobody needs it.
-    /// Then success does not say that the store has taken it, or will.
-    Sooner(Arc<[Self; 2]>),
+    /// Resolved when the store has what it is to keep, or sooner if nobody needs that any more. Then success does not
+    /// say that the store has taken it, or will.
+    Sooner(Arc<dyn Eventual>),
+}
+
+/// An outcome that is known some time.
+pub trait Eventual: fmt::Debug + Send + Sync {
+    /// Ready with the outcome, or has the task woken when it is known.
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<(), StoreFailed>>;
 }
 
 impl Completion {
@@ -75,10 +81,7 @@ impl Future for Completion {
                     (Poll::Pending, _) | (_, Poll::Pending) => Poll::Pending,
                 }
             }
-            Self::Sooner(either) => {
-                let [stored, unneeded] = either.each_ref().map(|one| Pin::new(&mut one.clone()).poll(cx));
-                if unneeded.is_ready() { unneeded } else { stored }
-            }
+            Self::Sooner(outcome) => outcome.poll(cx),
         }
     }
 }
@@ -103,7 +106,7 @@ impl Completer {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn poll(&self, cx: &Context<'_>) -> Poll<Result<(), StoreFailed>> {
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Result<(), StoreFailed>> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = waiting.result {
             return Poll::Ready(result);

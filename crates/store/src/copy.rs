@@ -49,6 +49,7 @@ impl JournalStore {
         let mut unreadable = 0;
         match self.engine() {
             Engine::Running(committer) => {
+                self.held().iter().for_each(|held| held.release_all());
                 let mut loan = committer.lend(PATIENCE)?;
                 while let Some(segment) = loan.next_segment()? {
                     unreadable += segment.unreadable_blocks;

@@ -33,6 +33,12 @@ impl Durability {
         }
     }
 
+    /// How long something is held that need not be written if clients acknowledge it in time: half of the time that it
+    /// may wait for a commit anyway.
+    pub(crate) fn hold_delay(self, delay: Duration) -> Option<Duration> {
+        (self == Self::Group && !delay.is_zero()).then(|| delay / 2)
+    }
+
     /// Its name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {

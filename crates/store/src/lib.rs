@@ -17,6 +17,7 @@ mod copy;
 mod counters;
 mod disk;
 mod durability;
+mod held;
 mod kind;
 mod ledger;
 mod losses;

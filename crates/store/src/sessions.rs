@@ -5,10 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use bytes::Bytes;
 use fogmux_bus::{
     Completion,
-    durable::{Batch as Changes, Record, RecordId, SessionStore},
+    durable::{Batch as Changes, Gathering, Record, RecordId, SessionStore},
 };
 
-use crate::{batch::Batch, kind::Kind, store::JournalStore};
+use crate::{batch::Batch, held::Room, kind::Kind, store::JournalStore};
 
 /// Bytes that a record takes in a commit beside its own.
 const PUT_BYTES: usize = 24;
@@ -18,6 +18,8 @@ struct OfSessions {
     store: JournalStore,
     batch: Batch,
     payers: Payers,
+    /// As long as it is held.
+    room: Option<Room>,
 }
 
 /// The principals that the records of a batch count for. The first has appended it, and bears what it forgets.
@@ -54,6 +56,10 @@ impl Payers {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.all.iter().map(|(_, bytes)| bytes).sum()
+    }
+
     fn of(&self, principal: &Arc<str>) -> usize {
         self.places.get(principal).and_then(|place| self.all.get(*place)).map_or(0, |(_, bytes)| *bytes)
     }
@@ -61,7 +67,7 @@ impl Payers {
 
 impl SessionStore for JournalStore {
     fn batch(&self) -> Box<dyn Changes> {
-        Box::new(OfSessions { store: self.clone(), batch: Self::batch(self), payers: Payers::default() })
+        Box::new(OfSessions { store: self.clone(), batch: Self::batch(self), payers: Payers::default(), room: None })
     }
 
     fn load(&self, visit: &mut dyn FnMut(RecordId, Option<(u8, Bytes)>)) {
@@ -103,8 +109,13 @@ impl Changes for OfSessions {
         self.store.has_room()
     }
 
+    fn hold(&mut self, gathering: &Arc<Gathering>) -> bool {
+        self.room = self.store.held().and_then(|held| held.hold(gathering, self.payers.bytes()));
+        self.room.is_some()
+    }
+
     fn append(self: Box<Self>) -> Completion {
-        let Self { store, batch, payers } = *self;
+        let Self { store, batch, payers, room: _ } = *self;
         let mut payers = payers.all.into_iter();
         match payers.next() {
             Some((first, _)) => store.commit_shared(&first, payers.filter(|(_, bytes)| *bytes > 0).collect(), batch),

@@ -20,6 +20,7 @@ use crate::{
     counters::{NotKept, Snapshot},
     disk::AnyDisk,
     durability::Durability,
+    held::Held,
     kind::{self, Kind},
     open::{self, OpenError, Opened},
     queue::Charge,
@@ -79,6 +80,8 @@ struct Inner {
     engine: Engine,
     /// The principal of writes whose user names none. They have one share together.
     nobody: Arc<str>,
+    /// Where acknowledgements wait for commits that are not begun at once.
+    held: Option<Arc<Held>>,
     /// The outcome of the first close.
     closed: OnceLock<Result<(), NotKept>>,
 }
@@ -120,7 +123,9 @@ impl JournalStore {
             Opened::ReadOnly(journal, disk) => Engine::ReadOnly(Box::new(journal), disk),
             Opened::Nothing => Engine::Nothing,
         };
-        Ok(Self(Arc::new(Inner { shared, engine, nobody: Arc::default(), closed: OnceLock::new() })))
+        let held = config.durability.hold_delay(config.group_delay);
+        let held = held.map(|delay| Held::new(delay, config.queue_bytes_max));
+        Ok(Self(Arc::new(Inner { shared, engine, nobody: Arc::default(), held, closed: OnceLock::new() })))
     }
 
     /// The reason why nothing that is put is taken, if so. To ask is to have the disk tried again, now and then.
@@ -182,6 +187,11 @@ impl JournalStore {
         batch: Batch,
     ) -> Completion {
         self.0.commit(principal, others, batch)
+    }
+
+    /// Batches that are not appended yet, if there are such.
+    pub(crate) fn held(&self) -> Option<&Arc<Held>> {
+        self.0.held.as_ref()
     }
 
     /// Bytes that anybody may have put now, whatever the share.
@@ -316,6 +326,7 @@ impl Inner {
     /// A disk that does not answer is waited for once, not again when the last handle is dropped.
     fn close(&self, patience: Duration) -> Result<(), NotKept> {
         let close = || {
+            self.held.iter().for_each(|held| held.close());
             self.sweep_all();
             let ended = self.committer().is_none_or(|committer| committer.close_within(patience));
             let unsettled = (!ended).then(|| self.shared.ledger().unsettled());

@@ -64,19 +64,35 @@ impl StoredDelivery {
         matches!(self.outcome(), Some(Err(_)))
     }
 
+    /// Was sent to its client at once, who may acknowledge it before anything of it is written. To be told while it is
+    /// published, once, and not of QoS 2.
+    pub fn sent(&self) {
+        if let Some(gathering) = &self.gathering {
+            gathering.sent();
+        }
+    }
+
     /// Is over because its client has it, by PUBACK, or does not want it, by PUBREC. Its publisher does not wait for
     /// the disk if all who were to get the message have it.
     pub fn acknowledge(self, batch: &mut dyn Batch) {
         let gathering = self.gathering.clone();
-        self.finish(batch);
+        self.forget(batch);
         if let Some(gathering) = gathering {
             gathering.acknowledged();
         }
     }
 
-    /// Is over: dropped from the queue, expired, handed on, or acknowledged. Its record is forgotten in the batch that
-    /// puts it, or in `batch` if that was appended.
+    /// Is over: dropped from the queue, expired or handed on. Its record is forgotten in `batch`, or in the batch that
+    /// puts it if that is not published yet.
     pub fn finish(self, batch: &mut dyn Batch) {
+        if let Some(gathering) = &self.gathering {
+            // `batch` may put the message for somebody else. The publisher is to wait for that, too.
+            gathering.append_held();
+        }
+        self.forget(batch);
+    }
+
+    fn forget(self, batch: &mut dyn Batch) {
         let Self { id, sequence: _, parcel, gathering } = self;
         let forget = |batch: &mut dyn Batch| {
             batch.forget(id);

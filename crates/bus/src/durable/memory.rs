@@ -2,15 +2,15 @@
 //! takes those that were not.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use bytes::Bytes;
 
 use super::{
     record::{Record, RecordId},
-    store::{Batch, SessionStore},
+    store::{Batch, Gathering, SessionStore},
 };
 use crate::retained::{Completer, Completion, StoreFailed};
 
@@ -26,6 +26,9 @@ struct State {
     next: u64,
     /// Nothing that puts is taken.
     full: bool,
+    /// Batches that may be held are.
+    holding: bool,
+    held: VecDeque<Weak<Gathering>>,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +98,20 @@ impl MemoryStore {
         self.lock().full = full;
     }
 
+    /// Has batches held from now on that may be, until they are released.
+    pub fn set_holding(&self, holding: bool) {
+        self.lock().holding = holding;
+    }
+
+    /// Appends the first `count` batches that are held.
+    pub fn release(&self, count: usize) {
+        let mut state = self.lock();
+        let count = count.min(state.held.len());
+        let released: Vec<_> = state.held.drain(..count).collect();
+        drop(state);
+        released.iter().filter_map(Weak::upgrade).for_each(|gathering| gathering.append_held());
+    }
+
     /// The store as another process finds it, once the first `count` batches that wait are committed and the others are
     /// lost. This one goes on.
     #[must_use]
@@ -145,6 +162,14 @@ impl Batch for Waiting {
 
     fn forget(&mut self, id: RecordId) {
         self.changes.forgets.push(id);
+    }
+
+    fn hold(&mut self, gathering: &Arc<Gathering>) -> bool {
+        let mut state = self.store.lock();
+        if state.holding {
+            state.held.push_back(Arc::downgrade(gathering));
+        }
+        state.holding
     }
 
     fn append(self: Box<Self>) -> Completion {

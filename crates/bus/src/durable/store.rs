@@ -19,7 +19,7 @@ use super::{
     message::StoredMessage,
     record::{Record, RecordId},
 };
-use crate::retained::{Completer, Completion, StoreFailed};
+use crate::retained::{Completer, Completion, Eventual, StoreFailed};
 
 /// Storage of sessions that outlives the process. Calls return at once; another thread writes.
 pub trait SessionStore: fmt::Debug + Send + Sync {
@@ -50,6 +50,11 @@ pub trait Batch: Send {
     fn has_room(&self) -> bool {
         true
     }
+    /// Has the store append it after a while by [`Gathering::append_held`], unless that ends before: everybody is sent
+    /// what is in it, and may acknowledge it meanwhile. Returns whether the store does so.
+    fn hold(&mut self, _gathering: &Arc<Gathering>) -> bool {
+        false
+    }
     /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
     /// [`Completion::Ready`] if there is nothing to write.
     fn append(self: Box<Self>) -> Completion;
@@ -59,14 +64,35 @@ pub trait Batch: Send {
 ///
 /// A session on another worker may have a message acknowledged before the batch that puts it is appended. Its delivery
 /// is then forgotten here, because a store ignores what it is told to forget too early.
+///
+/// If all deliveries were sent at once, the store may hold the batch for a while ([`Batch::hold`]). It is never appended
+/// if all of them are acknowledged meanwhile.
 pub struct Gathering {
     stage: Mutex<Stage>,
     if_refused: IfRefused,
     /// Deliveries that no client has acknowledged, other records that its publishers wait for, and one until it was
     /// appended for them.
     needed: AtomicUsize,
+    /// Records among them that are not deliveries which were sent at once.
+    unsent: AtomicUsize,
     /// Resolved when nothing in it is needed any more. Its publishers have it; deliveries may hold on to this for days.
     unneeded: OnceLock<Weak<Completer>>,
+}
+
+/// The outcome for the publishers of a batch: as soon as nothing in it is needed, or it is stored.
+#[derive(Debug)]
+struct ForPublishers {
+    unneeded: Arc<Completer>,
+    gathering: Arc<Gathering>,
+}
+
+impl Eventual for ForPublishers {
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<(), StoreFailed>> {
+        match self.unneeded.poll(cx) {
+            Poll::Pending => self.gathering.poll(cx),
+            unneeded => unneeded,
+        }
+    }
 }
 
 /// The fate of deliveries whose batch the store does not take.
@@ -95,7 +121,13 @@ impl Gathering {
     /// Goes on with a batch that was begun.
     pub(super) fn open(batch: Box<dyn Batch>, if_refused: IfRefused) -> Arc<Self> {
         let stage = Mutex::new(Stage::Open(batch, Vec::new()));
-        Arc::new(Self { stage, if_refused, needed: AtomicUsize::new(1), unneeded: OnceLock::new() })
+        Arc::new(Self {
+            stage,
+            if_refused,
+            needed: AtomicUsize::new(1),
+            unsent: AtomicUsize::new(0),
+            unneeded: OnceLock::new(),
+        })
     }
 
     /// The fate of its deliveries if the store does not take it.
@@ -136,33 +168,80 @@ impl Gathering {
     }
 
     /// The same for publishers. Their acknowledgements do not wait for the disk if all clients have acknowledged all
-    /// deliveries before: then nothing of it has to be there.
-    pub fn append_published(&self, parcels: impl IntoIterator<Item = Arc<Parcel>>) -> Completion {
-        let has_room = self.with(|batch| batch.has_room()).unwrap_or_default();
-        let stored = self.append(parcels);
-        if !has_room || matches!(stored, Completion::Ready | Completion::Failed) {
-            return stored;
-        }
+    /// deliveries before: then nothing of it has to be there. If all were sent at once it is appended only when that
+    /// takes long.
+    pub fn append_published(self: &Arc<Self>, parcels: impl IntoIterator<Item = Arc<Parcel>>) -> Completion {
         let unneeded = Arc::<Completer>::default();
-        if self.unneeded.set(Arc::downgrade(&unneeded)).is_err() {
-            // It was appended for them before.
-            return stored;
+        let mut parcels = parcels.into_iter();
+        let has_room = self.with(|batch| batch.has_room()).unwrap_or_default();
+        let is_held = has_room && self.unsent.load(Acquire) == 0 && self.hold(&mut parcels, &unneeded);
+        if !is_held {
+            let stored = self.append(parcels);
+            if !has_room || matches!(stored, Completion::Ready | Completion::Failed) {
+                return stored;
+            }
+            if self.unneeded.set(Arc::downgrade(&unneeded)).is_err() {
+                // It was appended for them before.
+                return stored;
+            }
         }
         self.acknowledged();
-        Completion::Sooner(Arc::new([stored, Completion::Waiting(unneeded)]))
+        Completion::Sooner(Arc::new(ForPublishers { unneeded, gathering: Arc::clone(self) }))
+    }
+
+    /// Leaves it to the store to append the batch. Returns whether the store does so; `parcels` are left then.
+    fn hold(self: &Arc<Self>, parcels: &mut dyn Iterator<Item = Arc<Parcel>>, unneeded: &Arc<Completer>) -> bool {
+        let mut stage = self.lock();
+        let Stage::Open(batch, _) = &mut *stage else { return false };
+        if self.unneeded.get().is_some() || !batch.hold(self) {
+            return false;
+        }
+        for parcel in parcels {
+            parcel.leave(batch.as_mut());
+        }
+        self.unneeded.set(Arc::downgrade(unneeded)).is_ok()
+    }
+
+    /// Whether the store holds the batch, and nothing has ended that.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(&*self.lock(), Stage::Open(..)) && self.unneeded.get().is_some()
+    }
+
+    /// Appends the batch that the store has held, unless that is over.
+    pub fn append_held(&self) {
+        if self.is_held() {
+            drop(self.append([]));
+        }
     }
 
     /// Its publishers wait for one record more: for the disk, unless that is acknowledged.
     pub fn need(&self) {
         self.needed.fetch_add(1, AcqRel);
+        self.unsent.fetch_add(1, AcqRel);
+    }
+
+    /// One of the records that it needs is a delivery which was sent at once.
+    pub(super) fn sent(&self) {
+        self.unsent.fetch_sub(1, AcqRel);
     }
 
     /// A client has acknowledged a delivery in it.
     pub(super) fn acknowledged(&self) {
-        if self.needed.fetch_sub(1, AcqRel) == 1
-            && let Some(unneeded) = self.unneeded.get().and_then(Weak::upgrade)
-        {
+        if self.needed.fetch_sub(1, AcqRel) > 1 {
+            return;
+        }
+        if let Some(unneeded) = self.unneeded.get().and_then(Weak::upgrade) {
             unneeded.complete(Ok(()));
+        }
+        let mut stage = self.lock();
+        if matches!(&*stage, Stage::Open(..)) {
+            // It was held. Nothing in it has to happen.
+            let never = std::mem::replace(&mut *stage, Stage::Appended(Completion::Ready));
+            drop(stage);
+            if let Stage::Open(_, wakers) = never {
+                wakers.into_iter().for_each(Waker::wake);
+            }
         }
     }
 

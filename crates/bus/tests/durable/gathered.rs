@@ -88,6 +88,57 @@ fn a_message_is_stored_once_for_all_sessions_and_only_its_publisher_waits() {
 }
 
 #[test]
+fn what_everybody_was_sent_is_appended_only_if_it_is_not_acknowledged_in_time() {
+    let store = MemoryStore::default();
+    store.set_holding(true);
+    let mut logs = ["one", "two"].map(|name| mailbox(&store, name).log);
+    store.commit(usize::MAX);
+    let begun = store.len();
+    let manner = || Manner { qos: Qos::AtLeastOnce, retain: false, share: 0, ids: [].into_iter().collect() };
+    let mut publish = |sent: usize| {
+        let gathering = fogmux_bus::durable::Gathering::new(&store);
+        let parcel = fogmux_bus::durable::Parcel::new(&gathering, crate::restored::message(1)).unwrap();
+        let deliveries = logs.each_mut().map(|log| log.deliver(&parcel, manner(), &gathering).unwrap());
+        deliveries.iter().take(sent).for_each(StoredDelivery::sent);
+        (gathering.append_published([parcel]), deliveries)
+    };
+    let is_ready = |completion: &Completion| std::pin::pin!(completion.clone()).poll(&mut cx()).is_ready();
+    let mut batch = store.batch();
+
+    let (acknowledged, deliveries) = publish(2);
+    let [first, second] = deliveries;
+    first.acknowledge(batch.as_mut());
+    assert!(!is_ready(&acknowledged));
+    second.acknowledge(batch.as_mut());
+    store.release(usize::MAX);
+    assert!(is_ready(&acknowledged) && store.waiting() == 0, "all have it");
+
+    let (gone, deliveries) = publish(2);
+    drop(gone);
+    deliveries.into_iter().for_each(|delivery| delivery.acknowledge(batch.as_mut()));
+    store.release(usize::MAX);
+    assert_eq!(store.waiting(), 0, "all have it, and the publisher has gone");
+
+    let (late, [first, second]) = publish(2);
+    first.acknowledge(batch.as_mut());
+    store.release(usize::MAX);
+    assert!(store.waiting() == 1 && !is_ready(&late), "one has not acknowledged it in time");
+    store.commit(usize::MAX);
+    assert!(is_ready(&late) && store.len() == begun + 2, "the message and one delivery");
+    second.acknowledge(batch.as_mut());
+
+    let (handed_on, [first, second]) = publish(2);
+    first.acknowledge(batch.as_mut());
+    second.finish(batch.as_mut());
+    assert!(store.waiting() == 1 && !is_ready(&handed_on), "one is dropped, or somebody else gets it");
+
+    let (apart, deliveries) = publish(1);
+    assert_eq!(store.waiting(), 2, "one was not sent");
+    deliveries.into_iter().for_each(|delivery| delivery.acknowledge(batch.as_mut()));
+    assert!(is_ready(&apart));
+}
+
+#[test]
 fn a_publisher_waits_for_the_disk_until_every_client_has_acknowledged() {
     let store = MemoryStore::default();
     let mut logs = ["one", "two"].map(|name| mailbox(&store, name).log);

@@ -2,6 +2,7 @@
 //! again, what was refused is not, and readers saw nothing else in between.
 
 mod forgets;
+mod held;
 mod medium;
 mod pressure;
 mod starts;

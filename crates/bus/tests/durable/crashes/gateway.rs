@@ -71,6 +71,7 @@ pub(super) struct Gateway {
 impl Gateway {
     /// Starts with what the store has.
     pub(super) fn start(store: MemoryStore, rules: Rules) -> Self {
+        store.set_holding(rules.holds);
         let Recovered { sessions, losses, .. } = Recovered::load(&store);
         assert!(losses.is_none(), "{losses:?}");
         let sessions = sessions.into_iter().map(|one| (one.key.clone(), Session::of(one))).collect();
@@ -156,11 +157,15 @@ impl Gateway {
             let sequence = stored.sequence();
             placed.push((who, sequence));
             let may_be_sent = session.connected;
+            if qos == Qos::AtLeastOnce && may_be_sent {
+                stored.sent();
+            }
             let held = Held { stored, message: number, qos, completion, sent: false, may_be_sent };
             session.queue.insert(sequence, held);
         }
         let published = gathering.append_published([parcel]);
-        let completion = gathering.append([]);
+        // Where nothing of QoS 2 waits for it the store may hold it.
+        let completion = if exactly_once { gathering.append([]) } else { Completion::Ready };
         if exactly_once && !one_batch {
             drop(apart.append());
         }

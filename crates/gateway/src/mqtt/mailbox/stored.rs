@@ -48,6 +48,9 @@ impl MqttMailbox {
         // One of QoS 2 waits for the store.
         let is_small = publication.payload.as_slice().len() <= LARGE_BYTES;
         if qos == Qos::AtLeastOnce && is_small && self.may_encode(qos) && self.outbound.may_skip_to(id) {
+            if let Some(stored) = &kept.stored {
+                stored.sent();
+            }
             return self.encode_stored(kept, publication.ingest);
         }
         self.enqueue(kept, publication.ingest, delivery.held)
