@@ -10,6 +10,7 @@
 
 mod bytes;
 mod doubts;
+mod earlier;
 mod foreign;
 mod gather;
 mod log;
@@ -21,6 +22,7 @@ mod released;
 mod replaced;
 mod store;
 
+pub(crate) use self::earlier::Earlier;
 pub use self::{
     bytes::RecordError,
     gather::Gather,

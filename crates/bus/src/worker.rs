@@ -11,7 +11,7 @@ use crate::{
     completions::Completions,
     copies::Copies,
     counters::Tally,
-    durable::{self, Gather},
+    durable::{self, Earlier, Gather},
     group::Members,
     id::WorkerId,
     limits::{
@@ -75,6 +75,8 @@ pub struct Worker {
     nobody: Rc<Routes>,
     /// Chooses the publications whose deliveries are timed, if any are.
     sampling: Option<Sampling>,
+    /// What waits to be acknowledged before it goes into the store of sessions.
+    earlier: Earlier,
 }
 
 impl Bus {
@@ -107,6 +109,7 @@ impl Worker {
             swept: 0,
             nobody: Rc::default(),
             sampling: None,
+            earlier: Earlier::default(),
         }
     }
 
@@ -189,11 +192,12 @@ impl Worker {
         } else {
             self.deliver(most, batch, &gather, &mut pushed)
         };
-        if let Some(batch) = batch.get(..taken) {
+        if let Some((batch, first)) = batch.get(..taken).and_then(|batch| Some((batch, batch.first()?))) {
             add(batch, &gather);
             let is_stored = |index: usize| batch.get(index).is_some_and(|one| one.outcome().stored);
             let is_state = |index: usize| batch.get(index).is_some_and(|one| one.meaning.is_state());
-            completions.join(&gather.append_published(), taken, is_stored, is_state);
+            let appended = gather.append_published(first.publisher, &mut self.earlier);
+            completions.join(&appended, taken, is_stored, is_state);
         }
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;

@@ -10,7 +10,7 @@ use std::{
             Ordering::{AcqRel, Acquire},
         },
     },
-    thread::Builder,
+    thread::{self, Builder, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -30,6 +30,9 @@ const STACK_BYTES: usize = 256 << 10;
 pub(crate) struct Held {
     list: Mutex<List>,
     wake: Condvar,
+    /// Locked while what was taken out of the list is appended, so that who releases all waits for that as well. Locked
+    /// before the list.
+    appending: Mutex<()>,
     /// Bytes of the batches.
     bytes: AtomicUsize,
     bytes_max: usize,
@@ -44,6 +47,7 @@ struct List {
     /// How many there were after the last sweep.
     swept: usize,
     thread: Thread,
+    id: Option<ThreadId>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,8 +97,12 @@ impl Held {
     /// Holds batches so long, beside a queue of so many bytes.
     pub(crate) fn new(delay: Duration, queue_bytes_max: usize) -> Arc<Self> {
         let bytes_max = queue_bytes_max / PART;
-        let (list, wake, bytes) = Default::default();
-        Arc::new(Self { list, wake, bytes, bytes_max, delay })
+        let (list, wake, appending, bytes) = Default::default();
+        Arc::new(Self { list, wake, appending, bytes, bytes_max, delay })
+    }
+
+    fn appending(&self) -> MutexGuard<'_, ()> {
+        self.appending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
@@ -110,6 +118,7 @@ impl Held {
         if list.thread == Thread::Unborn {
             let run = Arc::clone(self);
             let born = Builder::new().name("held".to_owned()).stack_size(STACK_BYTES).spawn(move || run.run());
+            list.id = born.as_ref().ok().map(|handle| handle.thread().id());
             list.thread = if born.is_ok() { Thread::Awake } else { Thread::Gone };
         }
         if list.thread == Thread::Gone {
@@ -130,6 +139,9 @@ impl Held {
 
     /// Appends everything that is held.
     pub(crate) fn release_all(&self) {
+        // The thread itself gets here if it has had the last handle of the store.
+        let is_own = self.lock().id == Some(thread::current().id());
+        let _appending = (!is_own).then(|| self.appending());
         let released = std::mem::take(&mut self.lock().held);
         append(released);
     }
@@ -143,32 +155,35 @@ impl Held {
 
     /// Appends what is due, as long as the store is open.
     fn run(&self) {
-        let mut list = self.lock();
-        while list.thread != Thread::Gone {
+        loop {
+            let appending = self.appending();
+            let mut list = self.lock();
+            if list.thread == Thread::Gone {
+                return;
+            }
             let now = Instant::now();
             let due = list.held.partition_point(|(due, _)| *due <= now);
             if due > 0 {
                 let released: VecDeque<_> = list.held.drain(..due).collect();
                 drop(list);
                 append(released);
-                list = self.lock();
                 continue;
             }
-            list = match list.held.front() {
+            drop(appending);
+            match list.held.front() {
                 None => {
                     list.thread = Thread::Asleep;
                     let mut list = self.wake.wait(list).unwrap_or_else(PoisonError::into_inner);
                     if list.thread == Thread::Asleep {
                         list.thread = Thread::Awake;
                     }
-                    list
                 }
                 // In a flow something is due at any moment: it is looked after a few times in the delay.
                 Some((due, _)) => {
                     let left = due.saturating_duration_since(now).max(self.delay / 4);
-                    self.wake.wait_timeout(list, left).unwrap_or_else(PoisonError::into_inner).0
+                    drop(self.wake.wait_timeout(list, left).unwrap_or_else(PoisonError::into_inner));
                 }
-            };
+            }
         }
     }
 }

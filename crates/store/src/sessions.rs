@@ -114,6 +114,10 @@ impl Changes for OfSessions {
         self.room.is_some()
     }
 
+    fn release_held(&self) {
+        self.store.held().iter().for_each(|held| held.release_all());
+    }
+
     fn append(self: Box<Self>) -> Completion {
         let Self { store, batch, payers, room: _ } = *self;
         let mut payers = payers.all.into_iter();

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    earlier::Earlier,
     log::{SessionLog, StoredDelivery},
     message::StoredMessage,
     record::Manner,
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     mailbox::Delivery,
-    message::{Message, Publication},
+    message::{Message, Publication, Publisher},
     outcome::Outcome,
     retained::{Completion, expires_unix_ms},
 };
@@ -62,9 +63,24 @@ impl Gather {
         self.begun.get().map_or(Completion::Ready, |gathering| gathering.append(self.parcels.take().parcels))
     }
 
-    /// The same for the publishers whose messages it holds: ready, too, when all clients have acknowledged them.
-    pub(crate) fn append_published(&self) -> Completion {
-        self.begun.get().map_or(Completion::Ready, |gathering| gathering.append_published(self.parcels.take().parcels))
+    /// The same for the publisher whose messages it holds: ready, too, when all clients have acknowledged them. What was
+    /// published `earlier` is not overtaken.
+    pub(crate) fn append_published(&self, publisher: &Arc<Publisher>, earlier: &mut Earlier) -> Completion {
+        let Some(gathering) = self.begun.get() else { return Completion::Ready };
+        let parcels = self.parcels.take().parcels;
+        let completion = gathering.append_published_behind(parcels, || earlier.append(publisher));
+        if gathering.is_held() {
+            earlier.push(publisher, gathering);
+        }
+        completion
+    }
+
+    /// Has it appended with its publications, even if all clients were sent them at once: nobody sends them again after
+    /// a crash.
+    pub fn append_at_once(&self) {
+        if let Some(gathering) = self.begun.get() {
+            gathering.append_at_once();
+        }
     }
 
     /// Puts a delivery of a message that is delivered to one session only. `None` if it is too late for that.

@@ -86,8 +86,12 @@ impl StoredDelivery {
     /// puts it if that is not published yet.
     pub fn finish(self, batch: &mut dyn Batch) {
         if let Some(gathering) = &self.gathering {
-            // `batch` may put the message for somebody else. The publisher is to wait for that, too.
-            gathering.append_held();
+            gathering.append_at_once();
+            if gathering.is_held() {
+                // `batch` may put the message for somebody else. The publisher is to wait for that, too.
+                batch.release_held();
+                gathering.append_held();
+            }
         }
         self.forget(batch);
     }

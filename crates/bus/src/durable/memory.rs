@@ -172,6 +172,10 @@ impl Batch for Waiting {
         state.holding
     }
 
+    fn release_held(&self) {
+        self.store.release(usize::MAX);
+    }
+
     fn append(self: Box<Self>) -> Completion {
         let Self { store, changes } = *self;
         if changes.puts.is_empty() && changes.forgets.is_empty() {

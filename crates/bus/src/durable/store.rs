@@ -55,6 +55,8 @@ pub trait Batch: Send {
     fn hold(&mut self, _gathering: &Arc<Gathering>) -> bool {
         false
     }
+    /// Has the store append all batches that it holds, in their order.
+    fn release_held(&self) {}
     /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
     /// [`Completion::Ready`] if there is nothing to write.
     fn append(self: Box<Self>) -> Completion;
@@ -171,11 +173,21 @@ impl Gathering {
     /// deliveries before: then nothing of it has to be there. If all were sent at once it is appended only when that
     /// takes long.
     pub fn append_published(self: &Arc<Self>, parcels: impl IntoIterator<Item = Arc<Parcel>>) -> Completion {
+        self.append_published_behind(parcels, || {})
+    }
+
+    /// The same, where others of the publisher may be held: `before` appends them if this is not held.
+    pub fn append_published_behind(
+        self: &Arc<Self>,
+        parcels: impl IntoIterator<Item = Arc<Parcel>>,
+        before: impl FnOnce(),
+    ) -> Completion {
         let unneeded = Arc::<Completer>::default();
         let mut parcels = parcels.into_iter();
         let has_room = self.with(|batch| batch.has_room()).unwrap_or_default();
         let is_held = has_room && self.unsent.load(Acquire) == 0 && self.hold(&mut parcels, &unneeded);
         if !is_held {
+            before();
             let stored = self.append(parcels);
             if !has_room || matches!(stored, Completion::Ready | Completion::Failed) {
                 return stored;
@@ -218,6 +230,11 @@ impl Gathering {
     /// Its publishers wait for one record more: for the disk, unless that is acknowledged.
     pub fn need(&self) {
         self.needed.fetch_add(1, AcqRel);
+        self.unsent.fetch_add(1, AcqRel);
+    }
+
+    /// Has it appended with its publications, whatever was sent at once.
+    pub(super) fn append_at_once(&self) {
         self.unsent.fetch_add(1, AcqRel);
     }
 

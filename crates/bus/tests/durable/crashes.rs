@@ -7,7 +7,7 @@
 mod client;
 mod gateway;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use client::Client;
 use fogmux_bus::durable::MemoryStore;
@@ -45,6 +45,8 @@ struct Rules {
     one_batch: bool,
     /// The store holds what everybody was sent at once.
     holds: bool,
+    /// What is not held is appended behind what the publisher has held.
+    behind: bool,
 }
 
 const ALL: Rules = Rules {
@@ -56,6 +58,7 @@ const ALL: Rules = Rules {
     puback_waits: true,
     one_batch: true,
     holds: true,
+    behind: true,
 };
 
 /// Splitmix64.
@@ -193,12 +196,17 @@ impl World {
             for (message, (from, exactly_once)) in &self.published {
                 let times = client.got.iter().filter(|got| *got == message).count();
                 let once = *exactly_once && gateway::takes_exactly_once(who);
-                if times == 0 || (once && times > 1) {
+                if (times > 0) != gateway::receives(who, *message) || (once && times > 1) {
                     return Err(format!("client {who} got message {message} of client {from} {times} times"));
                 }
             }
-            // Those of QoS 2 of one publisher are in order.
+            // Those of QoS 2 of one publisher are in order, and so are the first copies of those of QoS 1.
             for from in 0..CLIENTS {
+                let mut seen = BTreeSet::new();
+                let is_first = |message: &&u64| self.published[*message] == (from, false) && seen.insert(**message);
+                if !client.got.iter().filter(is_first).is_sorted() {
+                    return Err(format!("client {who} got first copies of client {from} out of order"));
+                }
                 let is_of = |message: &&u64| self.published.get(message) == Some(&(from, true));
                 if gateway::takes_exactly_once(who) && !client.got.iter().filter(is_of).is_sorted() {
                     return Err(format!("client {who} got messages of client {from} out of order"));
@@ -237,6 +245,7 @@ fn each_wait_is_needed() {
         ("PUBREL waits", Rules { pubrel_waits: false, ..ALL }),
         ("PUBCOMP waits", Rules { pubcomp_waits: false, ..ALL }),
         ("PUBACK waits", Rules { puback_waits: false, ..ALL }),
+        ("what is held is not overtaken", Rules { behind: false, ..ALL }),
         ("one batch", Rules { one_batch: false, ..ALL }),
     ];
     for (what, rules) in without {

@@ -111,6 +111,10 @@ impl Batch for Remembering {
         self.batch.charge(principal);
     }
 
+    fn release_held(&self) {
+        self.batch.release_held();
+    }
+
     fn append(self: Box<Self>) -> Completion {
         self.batch.append()
     }

@@ -209,6 +209,7 @@ impl Will {
                 gathering.need();
                 gathering.with(|batch| batch.forget(*record));
             }
+            gather.append_at_once();
         };
         let published = ctx.worker.borrow_mut().publish_will(&mut batch, &add);
         self.forget_if_refused(ctx, published.completions.of(0).clone());

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     num::NonZeroU16,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Waker},
 };
 
@@ -26,6 +26,11 @@ const WINDOW: usize = 4;
 /// The last client subscribes with QoS 1.
 pub(super) const fn takes_exactly_once(who: usize) -> bool {
     who + 1 < super::CLIENTS
+}
+
+/// Some messages are for all clients, and others for all but one.
+pub(super) const fn receives(who: usize, message: u64) -> bool {
+    message % (super::CLIENTS as u64 + 1) != who as u64
 }
 
 fn name(who: usize) -> SessionKey {
@@ -66,6 +71,8 @@ pub(super) struct Gateway {
     pub(super) store: MemoryStore,
     rules: Rules,
     sessions: BTreeMap<SessionKey, Session>,
+    /// Batches of each publisher that may be held.
+    held: [Vec<Weak<Gathering>>; super::CLIENTS],
 }
 
 impl Gateway {
@@ -75,7 +82,7 @@ impl Gateway {
         let Recovered { sessions, losses, .. } = Recovered::load(&store);
         assert!(losses.is_none(), "{losses:?}");
         let sessions = sessions.into_iter().map(|one| (one.key.clone(), Session::of(one))).collect();
-        Self { store, rules, sessions }
+        Self { store, rules, sessions, held: Default::default() }
     }
 
     pub(super) fn subscribe(&mut self, who: usize) {
@@ -148,7 +155,7 @@ impl Gateway {
         }
         let parcel = Parcel::new(&gathering, message(number)).unwrap();
         let mut placed = Vec::new();
-        for who in 0..super::CLIENTS {
+        for who in (0..super::CLIENTS).filter(|who| receives(*who, number)) {
             let qos = if exactly_once && takes_exactly_once(who) { Qos::ExactlyOnce } else { Qos::AtLeastOnce };
             let session = self.sessions.get_mut(&name(who)).unwrap();
             let manner = Manner { qos, retain: false, share: 0, ids: [].into_iter().collect() };
@@ -163,7 +170,15 @@ impl Gateway {
             let held = Held { stored, message: number, qos, completion, sent: false, may_be_sent };
             session.queue.insert(sequence, held);
         }
-        let published = gathering.append_published([parcel]);
+        let (held, behind) = (&mut self.held[from], self.rules.behind);
+        let published = gathering.append_published_behind([parcel], || {
+            if behind {
+                held.drain(..).filter_map(|one| one.upgrade()).for_each(|one| one.append_held());
+            }
+        });
+        if gathering.is_held() {
+            held.push(Arc::downgrade(&gathering));
+        }
         // Where nothing of QoS 2 waits for it the store may hold it.
         let completion = if exactly_once { gathering.append([]) } else { Completion::Ready };
         if exactly_once && !one_batch {

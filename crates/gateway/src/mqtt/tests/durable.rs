@@ -22,23 +22,32 @@ fn run_stored(store: &MemoryStore, test: impl AsyncFnOnce(House)) {
     run(MqttConfig { store: Some(Arc::new(store.clone())), ..MqttConfig::default() }, test);
 }
 
-/// The same while the store commits what it is given.
+/// The same while the store commits what it is given, and holds what it may hold for a turn.
 fn run_committing(store: &MemoryStore, test: impl AsyncFnOnce(House)) {
-    run_stored(store, async |house: House| committing(store, test(house)).await);
+    store.set_holding(true);
+    let keep = || {
+        store.release(usize::MAX);
+        store.commit(usize::MAX);
+    };
+    run_stored(store, async |house: House| keeping(keep, test(house)).await);
 }
 
 /// Commits what the store is given, for as long as the work goes on.
 pub(super) async fn committing<T>(store: &MemoryStore, work: impl Future<Output = T>) -> T {
-    let commits = async {
+    keeping(|| store.commit(usize::MAX), work).await
+}
+
+async fn keeping<T>(keep: impl Fn(), work: impl Future<Output = T>) -> T {
+    let keeps = async {
         loop {
-            store.commit(usize::MAX);
+            keep();
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
         biased;
         done = work => done,
-        () = commits => unreachable!("it has no end"),
+        () = keeps => unreachable!("it has no end"),
     }
 }
 

@@ -137,9 +137,14 @@ fn a_store_that_nobody_has_any_more_ends() {
         let store = open(&medium, Duration::from_micros(200));
         let mut log = begin(&store);
         let (completion, delivery) = publish(&store, &mut log, 1);
+        let held = Arc::downgrade(store.held().unwrap());
         drop(store);
         drop((completion, log));
         drop(delivery);
-        drop(open(&medium, NEVER));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while held.strong_count() > 0 {
+            assert!(Instant::now() < deadline, "its thread goes on");
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 }

@@ -22,6 +22,35 @@ fn s4_8_2_what_a_member_left_is_in_the_store_for_another() {
     assert_eq!(store.crashed(usize::MAX).len(), 2, "a session and its subscription");
 }
 
+/// A member was sent a message at once, so that the store holds its batch, and ends its session without an
+/// acknowledgement: the publisher waits until the store has the message for another member.
+#[test]
+fn s4_8_2_a_publisher_waits_for_what_a_member_was_sent_and_left() {
+    let store = MemoryStore::default();
+    store.set_holding(true);
+    run_stored(&store, async |house: House| {
+        let mut one = committing(&store, house.lasting("one")).await;
+        committing(&store, one.subscribe("$share/g/q", Qos::AtLeastOnce)).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        writer.send(&message("q", b"1", Qos::AtLeastOnce)).await;
+        assert_eq!(publish_of(&one.packet().await).2, 1);
+        writer.nothing().await;
+        assert_eq!(store.waiting(), 0, "the batch is held");
+        committing(&store, leave_behind(&house, "two", "$share/g/q", Qos::AtLeastOnce)).await;
+        let (mut again, mut out) = (house.open(), Vec::new());
+        Client::connect(&connect(Version::V5, "one"), ClientLimits::default(), &mut out).unwrap();
+        again.write_all(&out).await.unwrap();
+        writer.nothing().await;
+        assert_eq!(store.crashed(0).len(), 4, "two sessions and their subscriptions");
+        store.release(usize::MAX);
+        store.commit(usize::MAX);
+        assert!(writer.next(|event| matches!(event, Event::Published { .. })).await);
+    });
+    run_committing(&store.crashed(0), async |house: House| {
+        assert_eq!(house.lasting("two").await.message().await.payload, b"1");
+    });
+}
+
 /// More messages than are handed on in a turn: each is in the store for the other member.
 #[test]
 fn s4_8_2_what_a_member_left_in_portions_is_in_the_store_for_another() {
