@@ -24,7 +24,7 @@ class Line:
     after: str = ""
     """Lines after it, which show its effect."""
     is_patient: bool = False
-    """Whether it is repeated for a while: a running gateway notices changed files within seconds."""
+    """Whether it is repeated for a while: the gateway notices changed files within seconds, and starts when it can."""
     elsewhere: str = ""
     """Why it is not run here; before a colon the file of the test that runs it, or does what it would do."""
 
@@ -86,7 +86,8 @@ PAGES = {
             "fogmux bench ": Line(elsewhere="tests/generator/readme.rs: each runs there, shortened, or is named"),
             "fogmux get --oscore": Line(says="21.5", is_patient=True),
             "fogmux import mosquitto": Line(says="1 users imported"),
-            "fogmux serve ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "--data DIR": OWN}, before=STOPPED),
+            "fogmux serve ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "--data DIR": OWN}, before=STOPPED,
+                                  is_patient=True),
             "fogmux check FILE": Line(puts={"FILE": "/etc/fogmux/fogmux.toml"}),
             "fogmux check --defaults": Line(says=r"\[listeners\.mqtt\]"),
             "fogmux doctor ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "DIR": DATA}, says="0 problems"),
@@ -153,7 +154,8 @@ PAGES = {
         rules='[[allow]]\nanonymous = true\nboth = "greeting"\n',
         prepare="fogmux pub -r mqtt://127.0.0.1/greeting hello",
         lines={
-            "coap-client ": Line(says="fogmux.topics", before="$NEIGHBOUR", puts={"-B 6": "-B 2"}),
+            "coap-client ": Line(says="fogmux.topics", before="$NEIGHBOUR", puts={"-B 6": "-B 2"},
+                                 is_patient=True),
             "avahi-browse ": Line(elsewhere=f"{ZEROCONF}; Avahi needs its daemon and D-Bus"),
             "dns-sd ": Line(elsewhere=f"{ZEROCONF}; this program is a part of macOS"),
         }),
@@ -183,13 +185,14 @@ PAGES = {
         }),
     f"{OPERATING}/listeners.md": Page(
         lines={
-            "fogmux serve --json": Line(puts={"--json": f"--json {OWN}"}, before=STOPPED, says='"listeners"'),
+            "fogmux serve --json": Line(puts={"--json": f"--json {OWN}"}, before=STOPPED, says='"listeners"',
+                                         is_patient=True),
         }),
     f"{OPERATING}/logs.md": Page(
         config='[log]\nformat = "json"\n',
         prepare="mosquitto_pub -u ada -P wrong -t a -m 1 || true",
         lines={
-            "journalctl -u fogmux -p ": Line(says="login refused"),
+            "journalctl -u fogmux -p ": Line(says="login refused", is_patient=True),
             "journalctl -u fogmux -o cat | jq": Line(puts={"192.0.2.7": "127.0.0.1"}, says="login refused"),
         }),
     f"{OPERATING}/migrating.md": Page(
@@ -216,7 +219,8 @@ PAGES = {
         lines={
             "fogmux check --data": Line(
                 before="export CREDENTIALS_DIRECTORY=$PWD; fogmux pki server --data own --out tls fog.example;"),
-            "sudo systemctl reload": Line(after="journalctl -u fogmux", says="reload"),
+            "sudo systemctl reload": Line(
+                after="until journalctl -u fogmux | grep 'are read again'; do sleep 0.1; done"),
         }),
     f"{OPERATING}/troubleshooting.md": Page(
         rules='[[allow]]\nuser = "ada"\nread = ["plant/#"]\n[[allow]]\nanonymous = true\nboth = "open/#"\n',
