@@ -50,8 +50,9 @@ class Machine:
         place.mkdir()
         (place / "deploy").symlink_to(self.root / "deploy")
         if name == INSTALLATION:
-            shutil.rmtree(DATA)
-            shutil.rmtree(CONFIG.parent)
+            # Nothing is left of the gateways of other pages, which would be another that a command could mean.
+            for directory in (DATA, CONFIG.parent, self.sandbox.home / ".local"):
+                shutil.rmtree(directory, ignore_errors=True)
             (place / "fogmux").symlink_to(self.sandbox.binary)
             (place / "fogmux.toml").touch()
         elif not self.report.check(f"{name}: is prepared", await self.prepare(page, place)):
