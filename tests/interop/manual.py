@@ -99,7 +99,7 @@ PAGES = {
         config='[listeners.http]\naddress = "0.0.0.0:8080"\nallow_plaintext = true\nanonymous = false\n',
         prepare=f"cp {DATA}/pki/ca.pem /etc/fogmux/step-root.pem",
         lines={
-            "openssl x509 -in": Line(elsewhere="tests/interop/scenarios_acme.py: Pebble issues the certificate there"),
+            "openssl x509 -in": Line(elsewhere="tests/interop/scenarios_acme.py: Pebble issues the certificate"),
             "sudo nft add rule ": Line(
                 after="$NEIGHBOUR curl -q -s -w '%{http_code}' http://192.0.2.10/.well-known/acme-challenge/none",
                 says="404"),
