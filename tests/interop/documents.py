@@ -1,4 +1,4 @@
-"""The documentation, run: the clients of docs/clients.md and the first messages of README.md.
+"""The documentation, run: the clients of docs/clients.md and every command of README.md and docs/operating.
 
 What needs a machine of its own runs in namespaces; without root only the rest does, and that is said.
 """
@@ -40,17 +40,17 @@ async def run_documents(arguments, report):
 
 
 async def inside(arguments) -> int:
+    from operating import run_operating
     from readme import run_readme
     from snippets import run_snippets
 
     report = Report()
     sandbox = Sandbox(Path(arguments.bin), Path(arguments.place))
     sandbox.enter()
-    parts = {"clients": run_snippets, "readme": run_readme}
+    parts = {"clients": run_snippets, "readme": run_readme, "operating": run_operating}
     try:
         for name, part in parts.items():
             if not arguments.only or name in arguments.only:
-                await sandbox.start()
                 await part(ROOT, sandbox, report)
                 await sandbox.stop()
     finally:

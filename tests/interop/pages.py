@@ -41,6 +41,11 @@ def blocks(root: Path, page: str) -> list[Block]:
         elif current and line.strip():
             found.append(current)
             current = None
+        elif current:
+            current.text += "\n"
         before = line
-    return found + ([current] if current else [])
+    found += [current] if current else []
+    for block in found:
+        block.text = block.text if block.is_fenced else f"{block.text.rstrip()}\n"
+    return found
 

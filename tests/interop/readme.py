@@ -12,8 +12,6 @@ COMMAND = re.compile(r"`((?:mosquitto_|coap-client|curl|fogmux) ?[^`]*)`")
 VERBS = {"pub": "publish", "get": "read", "sub": "follow"}
 """What a line of ours does, by its first word."""
 COMMANDS_MIN = 14
-COAP_CLIENT = '#!/bin/sh\nexec coap-client-notls "$@"\n'
-"""Debian has no program of the name that everybody else gives it."""
 
 
 def commands(root: Path) -> list[Block]:
@@ -42,7 +40,6 @@ async def run_readme(root: Path, sandbox: Sandbox, report):
     page = commands(root)
     few = None if len(page) >= COMMANDS_MIN else f"only {len(page)} of at least {COMMANDS_MIN} were found"
     report.check("README.md: the commands of the first messages", few)
-    sandbox.program("coap-client", COAP_CLIENT)
     # Started by its name alone, as the section says: the client trusts the gateway of the default data directory.
     sandbox.is_service = False
     await Clients(sandbox, page, False, report).run([])

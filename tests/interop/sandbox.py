@@ -1,5 +1,5 @@
-"""A machine for the commands of the documentation: network, /etc, /var/lib and /mnt of its own, with a gateway that has
-its default ports.
+"""A machine for the commands of the documentation: network, /etc, /usr, /var/lib, /var/log and /mnt of its own, with a
+gateway that has its default ports.
 
 `python tests/interop/sandbox.py` must run in namespaces of its own (unshare(1)); `inside()` sees to that.
 """
@@ -10,19 +10,23 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 
 from client import PATIENCE, Missing, run
 
-HOSTS = "127.0.0.1 localhost\n::1 localhost\n192.0.2.10 fog.example\n"
 CONFIG, DATA = Path("/etc/fogmux/fogmux.toml"), Path("/var/lib/fogmux")
 """Those of the installed service (docs/operating/install.md)."""
 PASSWORD = "correct-horse"
 """The password that the pages show, typed where a command asks for one."""
+SERVER, NEIGHBOUR = "192.0.2.10", "192.0.2.20"
+"""The addresses of the machine and of another one on its network."""
+HOSTS = f"127.0.0.1 localhost\n::1 localhost\n{SERVER} fog.example\n"
 UNSHARE = ["unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
            "--mount-proc"]
-SUDO = '#!/bin/sh\nexec "$@"\n'
+PROGRAMS = Path(__file__).parent / "machine"
+"""Programs that stand in for those that need a whole machine."""
 
 
 class Sandbox:
@@ -38,9 +42,9 @@ class Sandbox:
     def enter(self):
         """Makes the machine of this process's namespaces; nothing of it is seen outside or stays behind."""
         call("ip", "link", "set", "lo", "up")
-        call("ip", "address", "add", "192.0.2.10/24", "dev", "lo")
+        self.connect()
         call("mount", "-t", "tmpfs", "none", str(self.place))
-        for directory in ("/etc", "/var/lib"):
+        for directory in ("/etc", "/usr", "/var/lib", "/var/log"):
             upper, work = (self.place / f"{name}{directory.replace('/', '-')}" for name in ("upper", "work"))
             upper.mkdir(), work.mkdir()
             call("mount", "-t", "overlay", "overlay", "-o",
@@ -51,15 +55,28 @@ class Sandbox:
             directory.mkdir(parents=True)
         CONFIG.touch()
         (self.bin / "fogmux").symlink_to(self.binary)
-        self.program("sudo", SUDO)
+        for program in PROGRAMS.iterdir():
+            (self.bin / program.name).symlink_to(program)
         kept = {name: os.environ[name] for name in ("LANG", "JAVA_HOME", "CHROMIUM") if name in os.environ}
         self.environment = {**kept, "HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}",
                             "TMPDIR": str(self.place)}
 
-    def program(self, name: str, text: str):
-        """A program that commands find before others of that name."""
-        (self.bin / name).write_text(text)
-        (self.bin / name).chmod(0o755)
+    def connect(self):
+        """Makes a network with another machine, in which only commands are run; both call their interface eth0."""
+        call("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
+        self.neighbour = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        ours = os.readlink("/proc/self/ns/net")
+        while os.readlink(f"/proc/{self.neighbour.pid}/ns/net") == ours:
+            time.sleep(0.01)
+        call("ip", "link", "set", "other", "netns", str(self.neighbour.pid), "name", "eth0")
+        for where, address in ([], SERVER), (self.at_neighbour(), NEIGHBOUR):
+            call(*where, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            call(*where, "ip", "link", "set", "eth0", "up")
+        call(*self.at_neighbour(), "ip", "route", "add", "default", "via", SERVER)
+
+    def at_neighbour(self) -> list[str]:
+        """The words before a command that the other machine of the network runs."""
+        return ["nsenter", "--target", str(self.neighbour.pid), "--net"]
 
     async def start(self, config: str = ""):
         """Starts the gateway, and waits until it is ready."""
@@ -84,10 +101,14 @@ class Sandbox:
             self.process.kill()
             await self.process.wait()
 
-    async def shell(self, text: str, place: Path, patience: float = PATIENCE) -> tuple[int, str]:
-        """Runs lines as somebody who types them, and gives exit code and output. The first line that fails ends it."""
-        code, out, err = await run("env", "--chdir", str(place), "-i", *pairs(self.environment), "bash", "-e", "-o",
-                                   "pipefail", "-c", text, stdin=f"{PASSWORD}\n".encode(), patience=patience)
+    async def shell(self, text: str, place: Path) -> tuple[int, str]:
+        """Runs lines as somebody who types them, and gives exit code and output. The first line that fails ends it.
+
+        Without a terminal, so that passwords are read from the input.
+        """
+        code, out, err = await run("setsid", "--wait", "env", "--chdir", str(place), "-i",
+                                   *pairs(self.environment), "bash", "-e", "-o", "pipefail", "-c", text,
+                                   stdin=f"{PASSWORD}\n".encode())
         return code, (out + err).decode(errors="replace")
 
 

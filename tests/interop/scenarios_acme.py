@@ -130,6 +130,9 @@ async def acme_by_tls_alpn_01_and_a_restart_that_asks_nobody(binary):
                 mqtts = gateway.ports["mqtts"]
                 for file in Path(data, "acme").iterdir():
                     expect(f"mode of {file.name}", stat.S_IMODE(file.stat().st_mode), 0o600)
+                code, out, _ = await run("openssl", "x509", "-in", f"{data}/acme/certificate-and-key", "-noout", "-ext",
+                                         "subjectAltName")
+                expect("openssl about the file", (code, f"DNS:{NAME}".encode() in out), (0, True))
                 log = gateway.whole_log()
                 secret = Path(data, "acme/certificate-and-key").read_text().splitlines()[1]
                 require("no secret in the log", secret not in log and "key_pkcs8" not in log)

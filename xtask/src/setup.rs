@@ -23,7 +23,7 @@ struct Program {
     package: &'static str,
 }
 
-const CLIENTS: [Program; 15] = [
+const CLIENTS: [Program; 17] = [
     Program { name: "mosquitto_pub", package: "mosquitto-clients" },
     Program { name: "coap-client-notls", package: "libcoap3-bin" },
     Program { name: "coap-client-openssl", package: "libcoap3-bin" },
@@ -34,6 +34,8 @@ const CLIENTS: [Program; 15] = [
     Program { name: "unshare", package: "util-linux" },
     Program { name: "curl", package: "curl" },
     Program { name: "faketime", package: "faketime" },
+    Program { name: "jq", package: "jq" },
+    Program { name: "zstd", package: "zstd" },
     Program { name: "node", package: "nodejs" },
     Program { name: "npm", package: "npm" },
     Program { name: "javac", package: "default-jdk-headless" },

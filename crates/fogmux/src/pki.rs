@@ -23,7 +23,7 @@ use crate::passwd::enrol;
 use crate::{data, installed};
 
 /// The directory of client certificates, below that of the authority.
-const CLIENTS: &str = "clients";
+pub(crate) const CLIENTS: &str = "clients";
 const DAY: Duration = Duration::from_secs(86_400);
 /// RFC 5280 §4.1.2.2: 20 bytes.
 const SERIAL_DIGITS_MAX: usize = 40;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::program::{self, Platform};
 use super::stage::Stage;
-use super::{Release, archive, bill, deb, empty};
+use super::{Release, archive, bill, deb, empty, sums};
 use crate::command::{command, on_path, output, run};
 use crate::tree::Tree;
 use crate::{gateway, setup};
@@ -34,6 +34,9 @@ pub(crate) fn check(tree: &Tree) -> Result<()> {
     // The same program under a lower number: what is shown is that dpkg and our scripts keep everything.
     release.version = format!("{}~previous", release.version);
     let old = deb::package(tree, &release, &stage, &place)?;
+
+    sums(&place)?;
+    run(command("sha256sum", &["--check", "--quiet", "SHA256SUMS"]).current_dir(&place))?;
 
     let root = debian(tree)?;
     let inside = root.join("root");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::finding::{Report, printable};
 use crate::modes::quoted;
-use crate::{admin_password, data, regular};
+use crate::{admin_password, data, pki, regular};
 
 /// Files that cannot be examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,10 @@ pub(super) fn examine(config: Option<&Path>, directory: &Path, report: &mut Repo
     let more = more.filter(|file| file.extension().is_some_and(|extension| extension == "toml"));
     let configuration = config.map(Path::to_owned).into_iter().chain(more);
     let named = [data::USERS, data::ACL, data::PSK, data::CERTIFICATES, admin_password::FILE];
+    // The gateway reads nothing in the directory in which `fogmux pki client` puts what devices get.
+    let issued = directory.join(data::PKI).join(pki::CLIENTS);
     let made = [data::PKI, data::ACME].into_iter().flat_map(|name| inside(&directory.join(name)));
+    let made = made.filter(|file| *file != issued || !file.is_dir());
     let of_data = named.map(|name| directory.join(name)).into_iter().chain(made);
     let mut any = |files: &mut dyn Iterator<Item = PathBuf>| files.filter(|file| is_strange(file, report)).count() > 0;
     Unreadable { configuration: any(&mut configuration.into_iter()), data: any(&mut of_data.into_iter()) }
@@ -56,9 +59,10 @@ mod tests {
             (found, report.0.iter().filter(|finding| finding.text.contains(name)).count())
         };
         assert_eq!(examined(""), (Unreadable::default(), 0));
-        for directory in ["pki", "conf.d"] {
+        for directory in ["pki", "conf.d", "pki/clients"] {
             std::fs::create_dir(home.path().join(directory)).unwrap();
         }
+        assert_eq!(examined(""), (Unreadable::default(), 0), "the directory of `fogmux pki client` is examined");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         for name in ["fogmux.toml", "conf.d/a.toml", "users.toml", "acl.toml", "psk.toml", "pki/server.pem"] {
             let file = home.path().join(name);

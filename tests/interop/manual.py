@@ -1,0 +1,235 @@
+"""How the commands of README.md and docs/operating are run: in the order of their page, on a machine where the lines of
+systemd.md have installed the service. A command that is not named here is run as it stands and has to succeed.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from commands import DATA, RULES
+
+README, OPERATING = "README.md", "docs/operating"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command of a page, by how it begins."""
+
+    says: str = ""
+    """A regular expression that its output has to match somewhere."""
+    codes: tuple[int, ...] = (0,)
+    puts: dict[str, str] = field(default_factory=dict)
+    """What a reader puts in place of a part of it."""
+    before: str = ""
+    """Words before it, in the same shell."""
+    after: str = ""
+    """Lines after it, which show its effect."""
+    is_patient: bool = False
+    """Whether it is repeated for a while: the gateway notices changed files within seconds, and starts when it can."""
+    elsewhere: str = ""
+    """Why it is not run here; before a colon the file of the test that runs it, or does what it would do."""
+
+
+@dataclass(frozen=True)
+class Page:
+    lines: dict[str, Line] = field(default_factory=dict)
+    config: str = ""
+    """The configuration of the service."""
+    rules: str = ""
+    """Its access rules."""
+    prepare: str = ""
+    """Lines that are run first, while the service runs."""
+
+
+API, HTTPS = "http://127.0.0.1:8080/api/v1", "https://fog.example:8443/api/v1"
+ETAG = f"curl -D - -o file {API}/rules | sed -n 's/^etag: //Ip' | tr -d '\\r'"
+SALT = "Crmx7QrRoGqjVE6Y"
+HASH = "Q79G2lGg1cCy76WxrRmLiY4jZEkwRv+kWg0NYjEj87RXFkfGUe1WKprhiKK8eIYstNQr5NAGx0MfPRPzdT4IIQ=="
+"""Of the password `secret`, as mosquitto_passwd makes it."""
+PASSWORDS = f"echo '{{0}}:$7$101${SALT}${HASH}' > {{1}}"
+DYNAMIC = json.dumps({
+    "defaultACLAccess": {"publishClientSend": False, "publishClientReceive": True, "subscribe": False,
+                         "unsubscribe": True},
+    "clients": [{"username": "ada", "salt": SALT, "password": HASH, "iterations": 101,
+                 "roles": [{"rolename": "reader"}]}],
+    "roles": [{"rolename": "reader", "acls": [{"acltype": "subscribePattern", "topic": "#", "allow": True}]}]})
+BACKUP = "/mnt/usb/fogmux-2026-11-26.tar"
+OWN = "--data own --free-ports"
+STOPPED = "timeout --preserve-status 2"
+"""Before a command that does not end by itself; a gateway ends in order then."""
+
+CONTAINER = "xtask/src/deploy.rs: no container engine runs here; it looks at the image's configuration and command"
+PACKAGE = Line(elsewhere="xtask/src/dist/check.sh: by dpkg, in a Debian of its own")
+ARCHIVE = Line(elsewhere="xtask/src/dist/check.sh: in a Debian of its own")
+ZEROCONF = "tests/delivery/operation/mdns.rs: it browses with python-zeroconf"
+
+COMMON = {
+    "cargo install ": Line(elsewhere="crates/fogmux/tests/cli/main.rs: it builds the program that is run there"),
+    "cargo run --release -- demo": Line(puts={"cargo run --release --": "fogmux"}),
+    "cargo run --release": Line(elsewhere="tests/interop/readme.py: it builds the program that is run there"),
+    "cargo xtask cross": Line(elsewhere="it is a test itself, which needs compilers for other machines"),
+    "cargo xtask dist": Line(elsewhere="xtask/src/dist/check.rs: it makes the same packages of a debug build"),
+    "cargo xtask size": Line(elsewhere="it is a measurement, which builds two releases for minutes"),
+    "podman ": Line(elsewhere=CONTAINER),
+    "systemctl edit ": Line(elsewhere="it opens an editor"),
+    "systemctl status ": Line(elsewhere="crates/fogmux/tests/cli/command_line.rs: systemd is told there what it shows"),
+    "systemd-analyze ": Line(elsewhere="xtask/src/deploy.rs"),
+}
+
+PAGES = {
+    README: Page(
+        prepare=f"""
+            fogmux pub -r mqtt://127.0.0.1/room/temperature 21.5
+            {PASSWORDS.format("bob", "passwd")}
+            printf 'user bob\\ntopic read plant/#\\n' > acl
+            echo meter-9:0123456789abcdef0123456789abcdef > psk""",
+        lines={
+            "fogmux bench ": Line(elsewhere="tests/generator/readme.rs: each runs there, shortened, or is named"),
+            "fogmux get --oscore": Line(says="21.5", is_patient=True),
+            "fogmux import mosquitto": Line(says="1 users imported"),
+            "fogmux serve ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "--data DIR": OWN}, before=STOPPED,
+                                  is_patient=True),
+            "fogmux check FILE": Line(puts={"FILE": "/etc/fogmux/fogmux.toml"}),
+            "fogmux check --defaults": Line(says=r"\[listeners\.mqtt\]"),
+            "fogmux doctor ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "DIR": DATA}, says="0 problems"),
+            "fogmux backup ": Line(puts={"FILE": "backup.tar"}),
+            "fogmux restore ": Line(puts={"FILE": "backup.tar --data restored"}, after="ls restored/users.toml"),
+            "fogmux acl test ": Line(puts={"USER": "bob", "read|write": "read", "TOPIC": "plant/1"}, says="plant/#"),
+        }),
+    f"{OPERATING}/acme.md": Page(
+        config='[listeners.http]\naddress = "0.0.0.0:8080"\nallow_plaintext = true\nanonymous = false\n',
+        prepare=f"cp {DATA}/pki/ca.pem /etc/fogmux/step-root.pem",
+        lines={
+            "openssl x509 -in": Line(elsewhere="tests/interop/scenarios_acme.py: Pebble issues the certificate"),
+            "sudo nft add rule ": Line(
+                after="$NEIGHBOUR curl -q -s -w '%{http_code}' http://192.0.2.10/.well-known/acme-challenge/none",
+                says="404"),
+        }),
+    f"{OPERATING}/api.md": Page(
+        config='[auth]\napi_changes = true\n[listeners.https]\naddress = "0.0.0.0:8443"\n',
+        prepare="""
+            sudo fogmux pki server fog.example
+            sudo fogmux passwd admin
+            sudo cat /var/lib/fogmux/pki/ca.pem > ca.pem
+            sudo systemctl reload fogmux
+            mosquitto_pub -r -t plant/line-1/state -m on
+            mosquitto_sub -i page -c -q 1 -t 'plant/#' > followed 2>&1 &
+            while ! grep -q on followed; do sleep 0.05; done
+            printf '[[allow]]\\nuser = "alice"\\nread = ["plant/#"]\\n' > acl.toml""",
+        lines={
+            f"curl {API}/status": Line(says='"version"'),
+            f"curl '{API}/topics": Line(says='"topics"'),
+            f"curl {API}/listeners": Line(says='"mqtts"'),
+            f"curl {API}/clients": Line(says='"page"'),
+            f"curl -X DELETE {API}/clients/": Line(puts={"17": f"$(curl {API}/clients | jq .clients[0].id)"}),
+            f"curl {API}/sessions": Line(says='"page"'),
+            f"curl {API}/sessions/3/": Line(puts={"3": f"$(curl {API}/sessions | jq .sessions[0].id)"}, says="plant/#"),
+            f"curl -X DELETE {API}/sessions/": Line(puts={"3": f"$(curl {API}/sessions | jq .sessions[0].id)"}),
+            f"curl -H 'Content-Type: application/json' {API}/rules/test": Line(says="no such user"),
+            f"curl --cacert ca.pem -u admin {HTTPS}/status": Line(says='"version"'),
+            "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/json'": Line(
+                after=f"grep alice {DATA}/users.toml"),
+            "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/toml'": Line(
+                puts={'"0123456789abcdef"': f"'\"$({ETAG})\"'"},
+                after=f"cmp acl.toml {RULES}"),
+        }),
+    f"{OPERATING}/backup.md": Page(
+        prepare="""
+            mkdir /mnt/usb
+            fogmux pub -r mqtt://127.0.0.1/greeting hello""",
+        lines={
+            "sudo fogmux backup --data": Line(after="zstd -dc ~/fogmux.tar.zst | tar t | grep SHA256SUMS"),
+            "tar xf ": Line(puts={"FILE": BACKUP}, says="OK"),
+            "sudo fogmux restore ": Line(puts={"/root/": ""}, after="ls fogmux-config/fogmux.toml"),
+            "fogmux restore ": Line(puts={"FILE": BACKUP}),
+            "sudo systemctl start ": Line(after="fogmux get http://127.0.0.1/greeting", says="^hello$"),
+            "/bin/sh -c 'fogmux backup": Line(after="ls /mnt/usb/fogmux-$(date +%F).tar"),
+        }),
+    f"{OPERATING}/containers.md": Page(
+        lines={
+            "fogmux serve ": Line(elsewhere=CONTAINER),
+        }),
+    f"{OPERATING}/discovery.md": Page(
+        config='[listeners.coap]\naddress = "[::]:5683"\ndual_stack = true\nallow_plaintext = true\n'
+               'allow_remote_anonymous = true\nmulticast = true\n[coap.multicast]\nleisure = "1s"\n',
+        rules='[[allow]]\nanonymous = true\nboth = "greeting"\n',
+        prepare="fogmux pub -r mqtt://127.0.0.1/greeting hello",
+        lines={
+            "coap-client ": Line(says="fogmux.topics", before="$NEIGHBOUR", puts={"-B 6": "-B 2"},
+                                 is_patient=True),
+            "avahi-browse ": Line(elsewhere=f"{ZEROCONF}; Avahi needs its daemon and D-Bus"),
+            "dns-sd ": Line(elsewhere=f"{ZEROCONF}; this program is a part of macOS"),
+        }),
+    f"{OPERATING}/doctor.md": Page(
+        prepare="touch fogmux.toml",
+        lines={
+            "sudo fogmux doctor": Line(says="0 problems"),
+            "fogmux doctor --config": Line(puts={"DIR": "own"}, codes=(69,), says="taken by process"),
+            "fogmux doctor --json": Line(says='"level"', codes=(0, 69)),
+            "fogmux doctor --strict": Line(codes=(0, 69)),
+        }),
+    f"{OPERATING}/install.md": Page(
+        prepare="""
+            mkdir -p archive/usr/bin archive/etc/fogmux
+            cp deploy/install.sh archive
+            touch archive/usr/bin/fogmux archive/etc/fogmux/fogmux.toml""",
+        lines={
+            "sudo apt install": PACKAGE,
+            "apt ": PACKAGE,
+            "tar xzf ": ARCHIVE,
+            "sudo ./install.sh": ARCHIVE,
+            "DESTDIR=": Line(before="cd archive;", puts={"/somewhere": "~/somewhere"},
+                             after="ls ~/somewhere/usr/bin/fogmux ~/somewhere/etc/fogmux/fogmux.toml"),
+            "sha256sum ": Line(elsewhere="xtask/src/dist/check.rs: beside the packages"),
+            "fogmux get ": Line(says="^hello$"),
+            "grep -E": Line(says="(?m)^Pss_Anon:"),
+        }),
+    f"{OPERATING}/listeners.md": Page(
+        lines={
+            "fogmux serve --json": Line(puts={"--json": f"--json {OWN}"}, before=STOPPED, says='"listeners"',
+                                         is_patient=True),
+        }),
+    f"{OPERATING}/logs.md": Page(
+        config='[log]\nformat = "json"\n',
+        prepare="mosquitto_pub -u ada -P wrong -t a -m 1 || true",
+        lines={
+            "journalctl -u fogmux -p ": Line(says="login refused", is_patient=True),
+            "journalctl -u fogmux -o cat | jq": Line(puts={"192.0.2.7": "127.0.0.1"}, says="login refused"),
+        }),
+    f"{OPERATING}/migrating.md": Page(
+        prepare=f"""
+            mkdir -p /etc/mosquitto /var/lib/mosquitto
+            printf 'listener 1883\\npassword_file %s\\nacl_file %s\\n' /etc/mosquitto/passwd /etc/mosquitto/acl \\
+                > /etc/mosquitto/mosquitto.conf
+            {PASSWORDS.format("ada", "/etc/mosquitto/passwd")}
+            printf 'user ada\\ntopic read #\\n' > /etc/mosquitto/acl
+            echo '{DYNAMIC}' > /var/lib/mosquitto/dynamic-security.json
+            mosquitto_pub -r -t plant/1/temperature -m 21.5""",
+        lines={
+            # The other way to come from Mosquitto: on another gateway, which has no users and rules.
+            "fogmux import mosquitto --dynamic": Line(before=f"rm {RULES} {DATA}/users.toml;",
+                                                      says="1 users imported"),
+            "mosquitto_sub ": Line(puts={"-t '#'": "-t '#' -u ada -P secret -C 1 -W 10"}, is_patient=True,
+                                   says="plant/1/temperature 21.5"),
+        }),
+    f"{OPERATING}/monitoring.md": Page(
+        lines={
+            "promtool ": Line(elsewhere="tests/delivery/operation/monitoring.rs"),
+        }),
+    f"{OPERATING}/systemd.md": Page(
+        lines={
+            "fogmux check --data": Line(
+                before="export CREDENTIALS_DIRECTORY=$PWD; fogmux pki server --data own --out tls fog.example;"),
+            "sudo systemctl reload": Line(
+                after="until journalctl -u fogmux | grep 'are read again'; do sleep 0.1; done"),
+        }),
+    f"{OPERATING}/troubleshooting.md": Page(
+        rules='[[allow]]\nuser = "ada"\nread = ["plant/#"]\n[[allow]]\nanonymous = true\nboth = "open/#"\n',
+        lines={
+            "curl ": Line(says="ready"),
+            "fogmux passwd ": Line(puts={"NAME": "ada"}),
+            "sudo fogmux acl test ada write": Line(codes=(77,), says="no rule"),
+            "fogmux acl test ada read": Line(says="allowed"),
+            "fogmux pub -r": Line(puts={"-r": "-r mqtt://127.0.0.1/open/1 21.5"}),
+            "fogmux doctor --json": Line(says='"level"'),
+        }),
+}
