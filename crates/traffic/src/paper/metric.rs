@@ -3,9 +3,10 @@
 //! "Message" is an operation that was begun: what `*_per_message` divides by. With connections made over and over it
 //! is what each of them carries, and then handshakes and goodbyes are part of every sum.
 
+use super::frames;
 use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
-use crate::outcome::{Outcome, ProcessUse, Wire};
+use crate::outcome::{Outcome, PROGRAM_BYTES, ProcessUse, Wire};
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,20 @@ pub const METRICS: &[Metric] = metrics! {
     "cooked_bytes_per_message", "bytes",
         "as a Linux cooked capture counts: 16 bytes before each IP packet, which is filled up to 46",
         |e, o| Some(o.more.get("frames.cooked_bytes")? / messages(e, o)?);
+    "frame_up_1_bytes", "bytes", "a frame towards the gateway: number 1 of those of the first connection that have data", |_, o| sequence(o, "up.1");
+    "frame_up_2_bytes", "bytes", "a frame towards the gateway: number 2 of those of the first connection that have data", |_, o| sequence(o, "up.2");
+    "frame_up_3_bytes", "bytes", "a frame towards the gateway: number 3 of those of the first connection that have data", |_, o| sequence(o, "up.3");
+    "frame_up_4_bytes", "bytes", "a frame towards the gateway: number 4 of those of the first connection that have data", |_, o| sequence(o, "up.4");
+    "frame_up_5_bytes", "bytes", "a frame towards the gateway: number 5 of those of the first connection that have data", |_, o| sequence(o, "up.5");
+    "frame_down_1_bytes", "bytes", "a frame from the gateway, number 1", |_, o| sequence(o, "down.1");
+    "frame_down_2_bytes", "bytes", "a frame from the gateway, number 2", |_, o| sequence(o, "down.2");
+    "frame_down_3_bytes", "bytes", "a frame from the gateway, number 3", |_, o| sequence(o, "down.3");
+    "frame_down_4_bytes", "bytes", "a frame from the gateway, number 4", |_, o| sequence(o, "down.4");
+    "frame_down_5_bytes", "bytes", "a frame from the gateway, number 5", |_, o| sequence(o, "down.5");
+    "frame_ack_bytes", "bytes", "an acknowledgement of TCP without data", |_, o| sequence(o, "ack");
+    "frame_data_min_bytes", "bytes", "the least that a frame with data carries in TCP or UDP", |_, o| sequence(o, "data_min");
+    "frames_clear_percent", "%", "frames with data of the application that nothing encrypts, of those with data",
+        |_, o| sequence(o, "clear_percent");
     "connect_socket_up", "bytes", "written to the socket for making one connection, above TCP or UDP",
         |_, o| opening(o, o.connect_bytes.socket_up);
     "connect_socket_down", "bytes", "the same from the gateway", |_, o| opening(o, o.connect_bytes.socket_down);
@@ -121,11 +136,14 @@ pub const METRICS: &[Metric] = metrics! {
         |e, o| Some(count(o.gateway?.cycles?) / messages(e, o)?);
     "gateway_memory_mib", "MiB", "resident, of the gateway, at the end", |_, o| Some(mib(o.gateway?.resident_bytes));
     "gateway_peak_mib", "MiB", "the most that was resident of the gateway", |_, o| Some(mib(o.gateway?.peak_resident_bytes));
+    "program_mib", "MiB", "the file of the gateway's program", |_, o| o.more.get(PROGRAM_BYTES).map(|bytes| bytes / MIB);
     "generator_cpu_percent", "%", "processor time of the clients, of one core", |_, o| cpu_percent(&o.generator);
     "generator_cpu_us_per_message", "µs", "processor time of the clients", |e, o| Some(o.generator.cpu_us / messages(e, o)?);
     "generator_cycles_per_message", "cycles", "of the clients, where the machine counts them",
         |e, o| Some(count(o.generator.cycles?) / messages(e, o)?);
     "generator_memory_mib", "MiB", "resident, of the clients, at the end", |_, o| Some(mib(o.generator.resident_bytes));
+    "generator_memory_virtual_mib", "MiB", "of addresses, used or not, of the clients, at the end",
+        |_, o| Some(mib(o.generator.virtual_bytes));
 };
 
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
@@ -133,8 +151,10 @@ fn count(number: u64) -> f64 {
     number as f64
 }
 
+const MIB: f64 = 1_048_576.0;
+
 fn mib(bytes: u64) -> f64 {
-    count(bytes) / f64::from(1 << 20)
+    count(bytes) / MIB
 }
 
 fn ms(us: Option<f64>) -> Option<f64> {
@@ -255,6 +275,11 @@ fn course(outcome: &Outcome, of: impl Fn(&Course) -> f64) -> Option<f64> {
         drops: mean(&drops.collect::<Vec<_>>()),
     };
     Some(100.0 * of(&course))
+}
+
+/// A number of the frames that were recorded in their order.
+fn sequence(outcome: &Outcome, key: &str) -> Option<f64> {
+    outcome.more.get(&format!("{}{key}", frames::SEQUENCE_PREFIX)).copied()
 }
 
 fn opening(outcome: &Outcome, number: u64) -> Option<f64> {

@@ -22,7 +22,7 @@ fn names_are_unique() {
 fn an_outcome_of_nothing_has_no_number_that_divides() {
     for metric in METRICS {
         let number = metric.read(&Experiment::default(), &Outcome::default());
-        let sums = ["seconds_total", "seconds_with_connect", "generator_memory_mib"];
+        let sums = ["seconds_total", "seconds_with_connect", "generator_memory_mib", "generator_memory_virtual_mib"];
         assert_eq!(number.is_some(), sums.contains(&metric.name), "{}", metric.name);
     }
 }
@@ -63,8 +63,7 @@ fn a_hundred_messages_and_their_connection_compare_however_many_were_sent() {
     };
     outcome.note_closing(Wire { bytes_up: 60, packets_up: 1, ..Wire::default() });
     assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &outcome), Some(200.0 + 60.0 + 5_000.0));
-    let unconnected =
-        Outcome { sent: 0, bytes: Bytes::default(), more: std::collections::BTreeMap::new(), ..outcome };
+    let unconnected = Outcome { sent: 0, bytes: Bytes::default(), more: std::collections::BTreeMap::new(), ..outcome };
     assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &unconnected), Some(200.0));
 }
 
