@@ -189,6 +189,7 @@ pub enum PaperError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paper::claim::Check;
 
     #[test]
     fn every_paper_is_sound() {
@@ -220,6 +221,31 @@ mod tests {
             let paper = load(name).unwrap();
             for id in printed.split_whitespace() {
                 assert!(paper.tables.iter().any(|table| table.id == id), "{name} has no {id}");
+            }
+        }
+    }
+
+    /// Conclusions that are easily overlooked in the text of their documents, or taken for ones that nobody can test.
+    const CLAIMED: [(&str, &str); 5] = [
+        (
+            "karamina2024",
+            "mqtt-safe mqtt-large-loss mqtt-qos-loss mqtt-low-drops coap-clients-machines clients-mqtt wifi-most \
+             parallel-heavy http2-drops mqtt-encrypted oscore-exposes",
+        ),
+        ("mladek2022", "better-than-http packets-dtls bytes-minimum bytes-tls-amqp"),
+        ("seoane2021", "equation-3 mqtt-loss-costs-bytes loss-hits-secured-mqtt timers-adjusted timers-default"),
+        ("cui2017", "coap-best header-shortest"),
+        ("wiss2016", "dtls-no-session"),
+    ];
+
+    #[test]
+    fn every_conclusion_that_can_be_tested_is_there_and_has_a_check() {
+        for (name, ids) in CLAIMED {
+            let paper = load(name).unwrap();
+            for id in ids.split_whitespace() {
+                let claim = paper.claims.iter().find(|claim| claim.id == id);
+                let claim = claim.unwrap_or_else(|| panic!("{name} has no claim {id}"));
+                assert!(!matches!(claim.check, Check::Untestable(_)), "{name}: {id} has no check");
             }
         }
     }
