@@ -45,7 +45,7 @@ struct Way {
     is_full: bool,
 }
 
-/// What a frame carries.
+/// The content of a frame.
 struct Carried<'a> {
     protocol: u8,
     source: u16,
