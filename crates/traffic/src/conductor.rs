@@ -4,32 +4,32 @@
 mod alone;
 mod error;
 mod network;
+mod recorder;
 mod serving;
 mod threads;
 mod watcher;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use self::alone::serve as serve_repetition;
 pub use self::error::ConductorError;
 use self::network::Network;
+use self::recorder::{is_recorded, recorder};
 use self::serving::Serving;
 use self::threads::{Threads, Work};
 pub use self::watcher::Watcher;
 use crate::agent::Remote;
-use crate::experiment::{Door, Experiment, Operation};
+use crate::experiment::{Door, Experiment};
 use crate::link::{Capture, Conditions, Laid};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::limits;
 use crate::measure::process::ProcessProbe;
 use crate::measure::watch::Watch;
-use crate::outcome::{Outcome, Run};
-use crate::paper::frames::{Frames, Inside};
-use crate::pattern::{self, Bench, Live, Member, Recording, Since};
+use crate::outcome::{Outcome, PROGRAM_BYTES, Run};
+use crate::pattern::{self, Bench, Live, Member, Since};
 use crate::repetition::{self, Repetitions, Void};
 use crate::target::{Access, Apart, Gateway, Home, TargetError};
 
@@ -37,9 +37,6 @@ use crate::target::{Access, Apart, Gateway, Home, TargetError};
 const GRACE: Duration = Duration::from_secs(120);
 /// The same on a link that loses frames: both ends may connect, and subscribe, for 90 s each.
 const GRACE_LOSSY: Duration = Duration::from_secs(300);
-
-/// The most connections whose frames are recorded. Recording more would slow down the measured system.
-const RECORDED_MAX: u64 = 2_000;
 
 /// The server that the generator drives.
 pub enum Target {
@@ -72,6 +69,13 @@ const GLANCE: Duration = Duration::from_millis(2);
 fn now_unix_ms() -> Option<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
+}
+
+/// The size of a program, as a key of an outcome.
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+fn program_bytes(program: &Path) -> Option<(String, f64)> {
+    let bytes = std::fs::metadata(program).ok()?.len();
+    Some((PROGRAM_BYTES.to_owned(), bytes as f64))
 }
 
 /// That a process ended, and when.
@@ -110,30 +114,6 @@ fn complete(capture: Capture<()>) -> Result<(), ConductorError> {
 
 fn is_lossy(experiment: &Experiment) -> bool {
     experiment.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy())
-}
-
-/// Frames are told apart where single packets are counted: of connections that are made a number of times.
-fn is_recorded(experiment: &Experiment) -> bool {
-    experiment.operation == Operation::Connect && experiment.count.is_some_and(|count| count <= RECORDED_MAX)
-}
-
-/// Begins to record the frames of a link.
-fn recorder<'a>(laid: &'a Laid, experiment: &Experiment) -> Box<dyn Fn() -> Option<Recording> + 'a> {
-    let inside = match experiment.door {
-        Door::Mqtt | Door::Mqtt5 => Inside::Mqtt,
-        Door::MqttWs | Door::Coap | Door::CoapTcp | Door::Http1 | Door::Http2 | Door::Http3 => Inside::Other,
-        Door::Xmpp | Door::Xmpps => Inside::Other,
-    };
-    Box::new(move || {
-        let capture = laid.capture(None, Frames::new(inside), Frames::add).ok()?;
-        Some(Box::new(move || {
-            let mut counts = BTreeMap::new();
-            if let Some(captured) = capture.finish().ok().filter(|captured| captured.problem.is_none()) {
-                captured.state.write(&mut counts);
-            }
-            counts
-        }))
-    })
 }
 
 /// Does experiments, one after the other.
@@ -294,6 +274,9 @@ impl Conductor {
         outcome.settings = serving.settings();
         outcome.began_unix_ms = began_unix_ms;
         outcome.gateway_affinity = gateway_affinity;
+        if let Target::Gateway(home) = &self.target {
+            outcome.more.extend(program_bytes(home.binary()));
+        }
         if let Target::Agent(remote) = &self.target {
             remote.check()?;
             outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());

@@ -14,6 +14,7 @@ mod server;
 use std::fmt;
 use std::str::FromStr;
 
+use fogmux_coap::transmission::Transmission;
 use fogmux_net::profile::{self, Profile};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -225,6 +226,8 @@ pub struct Experiment {
     pub coap_server: CoapServer,
     /// The time that a CoAP origin takes for the answer to a GET, as of a sensor that has to be read, in seconds.
     pub coap_delay_seconds: f64,
+    /// The shortest wait of CoAP's clients for an acknowledgement (RFC 7252 §4.8, ACK_TIMEOUT), in seconds.
+    pub coap_ack_timeout_seconds: f64,
     /// The tokens of requests over CoAP.
     pub coap_token: CoapToken,
     /// The key of the gateway's certificate.
@@ -296,6 +299,7 @@ impl Default for Experiment {
             coap_answer: CoapAnswer::Piggybacked,
             coap_server: CoapServer::Gateway,
             coap_delay_seconds: 0.0,
+            coap_ack_timeout_seconds: Transmission::default().ack_timeout.as_secs_f64(),
             coap_token: CoapToken::MessageId,
             server_key: ServerKey::OfProfile,
             rules: Rules::Open,

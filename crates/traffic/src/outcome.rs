@@ -174,6 +174,9 @@ fn is_more(behind: u64, offered: u64) -> bool {
     behind as f64 > BEHIND_MAX * offered as f64
 }
 
+/// The size of the gateway's program, as a key of [`Outcome::more`].
+pub const PROGRAM_BYTES: &str = "program_bytes";
+
 impl Outcome {
     /// Whether operations came faster than they could be sent.
     #[must_use]
@@ -280,6 +283,8 @@ pub struct ProcessUse {
     pub resident_bytes: u64,
     /// The most since it was looked at, in bytes.
     pub peak_resident_bytes: u64,
+    /// Of addresses at the end, used or not, in bytes.
+    pub virtual_bytes: u64,
     /// Instructions, where the machine counts them; of the kernel too, if [`Environment::counters`] says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,

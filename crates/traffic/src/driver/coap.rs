@@ -82,7 +82,10 @@ impl CoapDriver {
             host: access.host.clone(),
             port: access.port,
             unconfirmed_wait: Duration::from_secs_f64(experiment.drain_seconds.max(0.1)),
-            transmission: Transmission::default(),
+            transmission: Transmission {
+                ack_timeout: Duration::from_secs_f64(experiment.coap_ack_timeout_seconds),
+                ..Transmission::default()
+            },
             // RFC 7252 §5.3.1 wants tokens that nobody can guess where nothing else protects; forged answers to a load
             // generator gain nothing, and two bytes are what other generators send.
             tokens: match experiment.coap_token {

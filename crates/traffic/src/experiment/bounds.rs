@@ -1,12 +1,16 @@
 //! The bounds of an experiment's numbers. They are checked here and nowhere else: before anything is started, whether a
 //! command line, a document or another host has asked for it.
 
+use std::ops::RangeInclusive;
+
 use super::{Arrivals, Clock, CoapToken, Credential, Experiment, ExperimentError, Operation, Rules};
 use crate::link::Conditions;
 use crate::pattern::{PUBLISHERS_MAX, STAMP_BYTES, Stamp, is_stamped};
 
 /// A week. Longer measurements are several.
 const SECONDS_MAX: f64 = 604_800.0;
+/// Below is less than a timer of Linux keeps, above it is no reliability any more: five waits double it each.
+const ACK_TIMEOUT_SECONDS: RangeInclusive<f64> = 0.01..=60.0;
 /// Operations a second. One thread sends fewer, whatever they are.
 const RATE_MAX: f64 = 10_000_000.0;
 /// One in eleven days, which is longer than [`SECONDS_MAX`].
@@ -49,6 +53,11 @@ impl Experiment {
         }
         if !(self.seconds > 0.0 && self.seconds <= SECONDS_MAX) {
             return Err(bounds("seconds", self.seconds, format!("seconds above 0, up to {SECONDS_MAX}, a week")));
+        }
+        if !ACK_TIMEOUT_SECONDS.contains(&self.coap_ack_timeout_seconds) {
+            let (least, most) = (ACK_TIMEOUT_SECONDS.start(), ACK_TIMEOUT_SECONDS.end());
+            let accepted = format!("seconds from {least} to {most}");
+            return Err(bounds("coap_ack_timeout_seconds", self.coap_ack_timeout_seconds, accepted));
         }
         if let Some(gap) = self.gap_seconds.filter(|gap| !(*gap > 0.0 && *gap <= SECONDS_MAX)) {
             return Err(bounds("gap_seconds", gap, format!("seconds above 0, up to {SECONDS_MAX}, a week")));

@@ -99,13 +99,14 @@ impl ProcessProbe {
     pub fn read(&self) -> ProcessUse {
         let wall = self.began.elapsed();
         let mut used = Duration::ZERO;
-        let (mut resident, mut peak) = (0, 0);
+        let (mut resident, mut peak, mut addresses) = (0, 0, 0);
         for pid in self.pids() {
             let before = self.before.get(&pid).copied().unwrap_or_default();
             used += processor_time(pid).unwrap_or(before).saturating_sub(before);
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             resident += status_bytes(&status, "VmRSS:");
             peak += status_bytes(&status, "VmHWM:");
+            addresses += status_bytes(&status, "VmSize:");
         }
         used += self.reaped().saturating_sub(self.reaped_before);
         if self.own {
@@ -116,6 +117,7 @@ impl ProcessProbe {
             wall_us: micros(wall),
             resident_bytes: resident,
             peak_resident_bytes: peak,
+            virtual_bytes: addresses,
             instructions: self.counters.instructions(),
             cycles: self.counters.cycles(),
             ..ProcessUse::default()

@@ -28,6 +28,9 @@ pub(super) fn difference(
         let rest = shown(computed);
         reasons.push(format!("the document's own formula gives {rest}, not {}", shown(paper)));
     }
+    if let Some(known) = spec.differs {
+        reasons.push(known.to_owned());
+    }
     match spec.unit {
         "packets" => reasons.extend(packets(spec, experiment, outcome)),
         "bytes" => reasons.extend(bytes(spec, experiment, outcome)),
@@ -98,7 +101,7 @@ fn why(part: &str, more: bool) -> Option<&'static str> {
 fn bytes(spec: &Spec<'_>, experiment: &Experiment, outcome: &Outcome) -> Vec<String> {
     let mut reasons = Vec::new();
     let Some(messages) = metric::messages(experiment, outcome) else { return reasons };
-    let Some((name, input)) = &spec.computed else { return reasons };
+    let Some((name, input)) = spec.computed.as_ref().filter(|(name, _)| *name != "frame") else { return reasons };
     if spec.metric.is_some_and(|metric| metric.starts_with("protocol")) {
         reasons.push("token, path, ETag, Content-Format and Max-Age are not as in table 5".to_owned());
         return reasons;

@@ -189,12 +189,82 @@ pub enum PaperError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paper::claim::Check;
 
     #[test]
     fn every_paper_is_sound() {
         for name in NAMES {
             load(name).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
+    }
+
+    /// Figures, tables and sections of each document that print values of a measurement or a capture, by the tables
+    /// that have them.
+    const PRINTED: [(&str, &str); 5] = [
+        (
+            "karamina2024",
+            "7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 fig6 fig7 fig9 fig10 \
+             fig10-frames fig11 fig13 fig14 fig15 fig17-36 text4.3-loss text4.3.1-size text4.3.2-size text4.3.3-parallel",
+        ),
+        ("mladek2022", "4.1 4.2 4.3 4.4 text4.2.1.2 text4.2.1 text4.2.1-connect text4.2.2 text4.3.2 text4.3.2-rate"),
+        (
+            "seoane2021",
+            "5 5w 6 7 8 9 10 11 12 13 fig12 fig13 fig14 fig15 fig16 fig17 fig18 fig19 fig20 fig21 fig24 text5-rtt text6.3",
+        ),
+        ("cui2017", "2.2 2.3 3.1 4.1 fig3.6 fig4.1 fig4.2 fig4.3 fig4.4 fig4.5 fig4.6 fig4.7 fig4.8"),
+        ("wiss2016", "I fig2 fig3 fig4"),
+    ];
+
+    #[test]
+    fn every_figure_with_printed_values_is_there() {
+        for (name, printed) in PRINTED {
+            let paper = load(name).unwrap();
+            for id in printed.split_whitespace() {
+                assert!(paper.tables.iter().any(|table| table.id == id), "{name} has no {id}");
+            }
+        }
+    }
+
+    /// Conclusions that are easily overlooked in the text of their documents, or taken for ones that nobody can test.
+    const CLAIMED: [(&str, &str); 5] = [
+        (
+            "karamina2024",
+            "mqtt-safe mqtt-large-loss mqtt-qos-loss mqtt-low-drops coap-clients-machines clients-mqtt wifi-most \
+             parallel-heavy http2-drops mqtt-encrypted oscore-exposes",
+        ),
+        ("mladek2022", "better-than-http packets-dtls bytes-minimum bytes-tls-amqp"),
+        ("seoane2021", "equation-3 mqtt-loss-costs-bytes loss-hits-secured-mqtt timers-adjusted timers-default"),
+        ("cui2017", "coap-best header-shortest"),
+        ("wiss2016", "dtls-no-session"),
+    ];
+
+    #[test]
+    fn every_conclusion_that_can_be_tested_is_there_and_has_a_check() {
+        for (name, ids) in CLAIMED {
+            let paper = load(name).unwrap();
+            for id in ids.split_whitespace() {
+                let claim = paper.claims.iter().find(|claim| claim.id == id);
+                let claim = claim.unwrap_or_else(|| panic!("{name} has no claim {id}"));
+                assert!(!matches!(claim.check, Check::Untestable(_)), "{name}: {id} has no check");
+            }
+        }
+    }
+
+    /// Of a table: what is printed, row by row, in its first column of numbers.
+    fn column(name: &str, id: &str) -> Vec<f64> {
+        let paper = load(name).unwrap();
+        let table = paper.tables.iter().find(|table| table.id == id).unwrap();
+        (0..table.rows.len()).filter_map(|row| table.printed(row, 0).number()).collect()
+    }
+
+    #[test]
+    fn a_listing_adds_up_to_what_is_said_of_it() {
+        let frames = column("karamina2024", "fig10-frames");
+        let handshake = frames.get(..10).unwrap();
+        let paper = load("karamina2024").unwrap();
+        let sums = paper.tables.iter().find(|table| table.id == "fig10").unwrap();
+        let printed = |column| sums.printed(0, column).number();
+        assert_eq!((printed(0), printed(1)), (Some(10.0), Some(handshake.iter().sum())));
     }
 
     const HEAD: &str = "[paper]\nname='p'\ntitle=''\nauthors=''\nyear=2020\nsource=''\nsetup=''\ndifferences=''\n\

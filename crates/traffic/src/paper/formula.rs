@@ -4,12 +4,14 @@
 //! A formula has a name in the paper's file and takes its `input`. What the document prints and what comes out here is
 //! compared in the tests below, where each difference is explained.
 
+mod frame;
 mod mqtt;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::value::Table as Keys;
 
+use self::frame::Frame;
 use self::mqtt::{MqttMessage, MqttPackets};
 use super::frames::{self, COOKED_HEADER, ETHERNET_DATA_MIN, Part};
 
@@ -40,6 +42,7 @@ pub fn compute(name: &str, input: &Keys) -> Result<f64, FormulaError> {
     Ok(match name {
         "coap_message" => whole(take::<CoapMessage>(name, input)?.bytes()),
         "coap_exchange" => whole(take::<CoapExchange>(name, input)?.compute()),
+        "frame" => whole(take::<Frame>(name, input)?.bytes()),
         "dtls_handshake" => whole(take::<DtlsHandshake>(name, input)?.bytes()),
         "dtls_close" => whole(dtls(2)),
         "coap_timeout" => take::<CoapTimeout>(name, input)?.seconds(),

@@ -2,7 +2,12 @@
 //!
 //! A frame counts once, as what its first record or message is. Nothing of a payload is looked at.
 
+mod sequence;
+
 use std::collections::BTreeMap;
+
+pub use self::sequence::PREFIX as SEQUENCE_PREFIX;
+use self::sequence::Sequence;
 
 /// Before each packet in a "Linux cooked" capture (libpcap, LINKTYPE_LINUX_SLL), which tables 5 to 10 of seoane2021
 /// count.
@@ -53,6 +58,8 @@ pub const MQTT_PUBREL: Part = "PUBREL";
 pub const MQTT_PUBCOMP: Part = "PUBCOMP";
 /// DISCONNECT.
 pub const MQTT_DISCONNECT: Part = "DISCONNECT";
+/// A datagram of QUIC (RFC 9000), whatever packets are in it.
+pub const QUIC: Part = "QUIC";
 const MQTT_OTHER: Part = "another MQTT packet";
 const MQTT_SEVERAL: Part = "several MQTT packets in one segment";
 const TCP_DATA: Part = "TCP data";
@@ -64,11 +71,13 @@ pub const PREFIX: &str = "frames.";
 /// The key of the bytes as [`formula`](super::formula) counts them.
 pub const COOKED_BYTES: &str = "frames.cooked_bytes";
 
-/// The protocol that a TCP stream carries in plain text.
+/// The protocol inside TCP or UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// MQTT packets.
+    /// MQTT packets over TCP.
     Mqtt,
+    /// QUIC over UDP, whose first bytes look like any others.
+    Quic,
     /// Something whose packets have no names here.
     Other,
 }
@@ -79,18 +88,21 @@ pub struct Frames {
     inside: Inside,
     counts: BTreeMap<Part, u64>,
     cooked_bytes: u64,
+    sequence: Sequence,
 }
 
 impl Frames {
     /// None so far.
     #[must_use]
-    pub const fn new(inside: Inside) -> Self {
-        Self { inside, counts: BTreeMap::new(), cooked_bytes: 0 }
+    pub fn new(inside: Inside) -> Self {
+        Self { inside, counts: BTreeMap::new(), cooked_bytes: 0, sequence: Sequence::default() }
     }
 
     /// Counts a frame, which begins with its Ethernet header.
     pub fn add(&mut self, frame: &[u8]) {
-        *self.counts.entry(self.part(frame)).or_default() += 1;
+        let part = self.part(frame);
+        *self.counts.entry(part).or_default() += 1;
+        self.sequence.add(frame, part);
         let packet = u64::try_from(frame.len().saturating_sub(14)).unwrap_or_default();
         self.cooked_bytes += COOKED_HEADER + packet.max(ETHERNET_DATA_MIN);
     }
@@ -102,6 +114,7 @@ impl Frames {
             more.insert(format!("{PREFIX}{part}"), *count as f64);
         }
         more.insert(COOKED_BYTES.to_owned(), self.cooked_bytes as f64);
+        self.sequence.write(more);
     }
 
     fn part(&self, frame: &[u8]) -> Part {
@@ -112,6 +125,7 @@ impl Frames {
         let Some(segment) = packet.get(header..usize::from(length)) else { return OTHER };
         match packet.get(9) {
             Some(6) => self.tcp(segment).unwrap_or(OTHER),
+            Some(17) if self.inside == Inside::Quic => QUIC,
             Some(17) => segment.get(8..).map_or(UDP, udp),
             _ => OTHER,
         }
@@ -128,7 +142,7 @@ impl Frames {
             (_, []) => PURE_ACK,
             (_, data) => record(data).unwrap_or_else(|| match self.inside {
                 Inside::Mqtt => mqtt(data),
-                Inside::Other => TCP_DATA,
+                Inside::Quic | Inside::Other => TCP_DATA,
             }),
         })
     }
@@ -201,14 +215,25 @@ mod tests {
         frame
     }
 
+    fn ports((source, destination): (u16, u16)) -> Vec<u8> {
+        [source.to_be_bytes(), destination.to_be_bytes()].concat()
+    }
+
+    pub(super) fn udp_between(ends: (u16, u16), data: &[u8]) -> Vec<u8> {
+        frame(17, &[&ports(ends), &[0; 4][..], data].concat(), 0)
+    }
+
+    pub(super) fn tcp_between(ends: (u16, u16), flags: u8, data: &[u8]) -> Vec<u8> {
+        let header = [0, 0, 0, 0, 0, 0, 0, 0, 0x80, flags, 0, 0, 0, 0, 0, 0, 1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
+        frame(6, &[&ports(ends), &header[..], data].concat(), 0)
+    }
+
     fn udp(data: &[u8]) -> Vec<u8> {
-        frame(17, &[&[0; 8], data].concat(), 0)
+        udp_between((0, 0), data)
     }
 
     fn tcp(flags: u8, data: &[u8]) -> Vec<u8> {
-        let header =
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, flags, 0, 0, 0, 0, 0, 0, 1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0];
-        frame(6, &[&header, data].concat(), 0)
+        tcp_between((0, 0), flags, data)
     }
 
     #[test]
@@ -240,6 +265,8 @@ mod tests {
             assert_eq!(frames.part(&frame), expected, "{frame:02x?}");
         }
         assert_eq!(Frames::new(Inside::Other).part(&tcp(0x18, &[0x10, 2, 0, 0])), TCP_DATA);
+        // The short header of QUIC begins as a Confirmable message does (RFC 9000 §17.3).
+        assert_eq!(Frames::new(Inside::Quic).part(&udp(&[0x40, 1, 0, 0])), QUIC);
     }
 
     #[test]

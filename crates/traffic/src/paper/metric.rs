@@ -3,9 +3,10 @@
 //! "Message" is an operation that was begun: what `*_per_message` divides by. With connections made over and over it
 //! is what each of them carries, and then handshakes and goodbyes are part of every sum.
 
+use super::frames;
 use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
-use crate::outcome::{Outcome, ProcessUse, Wire};
+use crate::outcome::{Outcome, PROGRAM_BYTES, ProcessUse, Wire};
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,20 @@ pub const METRICS: &[Metric] = metrics! {
     "cooked_bytes_per_message", "bytes",
         "as a Linux cooked capture counts: 16 bytes before each IP packet, which is filled up to 46",
         |e, o| Some(o.more.get("frames.cooked_bytes")? / messages(e, o)?);
+    "frame_up_1_bytes", "bytes", "a frame towards the gateway: number 1 of those of the first connection that have data", |_, o| sequence(o, "up.1");
+    "frame_up_2_bytes", "bytes", "a frame towards the gateway: number 2 of those of the first connection that have data", |_, o| sequence(o, "up.2");
+    "frame_up_3_bytes", "bytes", "a frame towards the gateway: number 3 of those of the first connection that have data", |_, o| sequence(o, "up.3");
+    "frame_up_4_bytes", "bytes", "a frame towards the gateway: number 4 of those of the first connection that have data", |_, o| sequence(o, "up.4");
+    "frame_up_5_bytes", "bytes", "a frame towards the gateway: number 5 of those of the first connection that have data", |_, o| sequence(o, "up.5");
+    "frame_down_1_bytes", "bytes", "a frame from the gateway, number 1", |_, o| sequence(o, "down.1");
+    "frame_down_2_bytes", "bytes", "a frame from the gateway, number 2", |_, o| sequence(o, "down.2");
+    "frame_down_3_bytes", "bytes", "a frame from the gateway, number 3", |_, o| sequence(o, "down.3");
+    "frame_down_4_bytes", "bytes", "a frame from the gateway, number 4", |_, o| sequence(o, "down.4");
+    "frame_down_5_bytes", "bytes", "a frame from the gateway, number 5", |_, o| sequence(o, "down.5");
+    "frame_ack_bytes", "bytes", "an acknowledgement of TCP without data", |_, o| sequence(o, "ack");
+    "frame_data_min_bytes", "bytes", "the least that a frame with data carries in TCP or UDP", |_, o| sequence(o, "data_min");
+    "frames_clear_percent", "%", "frames with data of the application that nothing encrypts, of those with data",
+        |_, o| sequence(o, "clear_percent");
     "connect_socket_up", "bytes", "written to the socket for making one connection, above TCP or UDP",
         |_, o| opening(o, o.connect_bytes.socket_up);
     "connect_socket_down", "bytes", "the same from the gateway", |_, o| opening(o, o.connect_bytes.socket_down);
@@ -121,11 +136,14 @@ pub const METRICS: &[Metric] = metrics! {
         |e, o| Some(count(o.gateway?.cycles?) / messages(e, o)?);
     "gateway_memory_mib", "MiB", "resident, of the gateway, at the end", |_, o| Some(mib(o.gateway?.resident_bytes));
     "gateway_peak_mib", "MiB", "the most that was resident of the gateway", |_, o| Some(mib(o.gateway?.peak_resident_bytes));
+    "program_mib", "MiB", "the file of the gateway's program", |_, o| o.more.get(PROGRAM_BYTES).map(|bytes| bytes / MIB);
     "generator_cpu_percent", "%", "processor time of the clients, of one core", |_, o| cpu_percent(&o.generator);
     "generator_cpu_us_per_message", "µs", "processor time of the clients", |e, o| Some(o.generator.cpu_us / messages(e, o)?);
     "generator_cycles_per_message", "cycles", "of the clients, where the machine counts them",
         |e, o| Some(count(o.generator.cycles?) / messages(e, o)?);
     "generator_memory_mib", "MiB", "resident, of the clients, at the end", |_, o| Some(mib(o.generator.resident_bytes));
+    "generator_memory_virtual_mib", "MiB", "of addresses, used or not, of the clients, at the end",
+        |_, o| Some(mib(o.generator.virtual_bytes));
 };
 
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
@@ -133,8 +151,10 @@ fn count(number: u64) -> f64 {
     number as f64
 }
 
+const MIB: f64 = 1_048_576.0;
+
 fn mib(bytes: u64) -> f64 {
-    count(bytes) / f64::from(1 << 20)
+    count(bytes) / MIB
 }
 
 fn ms(us: Option<f64>) -> Option<f64> {
@@ -257,6 +277,11 @@ fn course(outcome: &Outcome, of: impl Fn(&Course) -> f64) -> Option<f64> {
     Some(100.0 * of(&course))
 }
 
+/// A number of the frames that were recorded in their order.
+fn sequence(outcome: &Outcome, key: &str) -> Option<f64> {
+    outcome.more.get(&format!("{}{key}", frames::SEQUENCE_PREFIX)).copied()
+}
+
 fn opening(outcome: &Outcome, number: u64) -> Option<f64> {
     let connections = outcome.connect.count();
     (connections > 0).then(|| count(number) / count(connections))
@@ -301,94 +326,4 @@ fn cpu_percent(used: &ProcessUse) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outcome::Bytes;
-
-    fn read(name: &str, experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
-        named(name).unwrap().read(experiment, outcome)
-    }
-
-    fn wire(bytes_up: u64, packets_up: u64) -> Option<Wire> {
-        Some(Wire { bytes_up, packets_up, bytes_down: 10, packets_down: 1 })
-    }
-
-    #[test]
-    fn names_are_unique() {
-        for (at, metric) in METRICS.iter().enumerate() {
-            assert!(METRICS.iter().skip(at + 1).all(|other| other.name != metric.name), "{}", metric.name);
-        }
-    }
-
-    #[test]
-    fn an_outcome_of_nothing_has_no_number_that_divides() {
-        for metric in METRICS {
-            let number = metric.read(&Experiment::default(), &Outcome::default());
-            let sums = ["seconds_total", "seconds_with_connect", "generator_memory_mib"];
-            assert_eq!(number.is_some(), sums.contains(&metric.name), "{}", metric.name);
-        }
-    }
-
-    #[test]
-    fn a_message_costs_what_passes_while_messages_pass_unless_connecting_is_part_of_it() {
-        let outcome = Outcome {
-            sent: 2,
-            bytes: Bytes { wire: wire(90, 3), ..Bytes::default() },
-            connect_bytes: Bytes { wire: wire(190, 7), ..Bytes::default() },
-            ..Outcome::default()
-        };
-        let steady = Experiment::default();
-        assert_eq!(read("bytes_per_message", &steady, &outcome), Some(50.0));
-        assert_eq!(read("packets_per_message", &steady, &outcome), Some(2.0));
-        assert_eq!(read("packets_total", &steady, &outcome), Some(12.0));
-        let visits = Experiment { operation: Operation::Connect, messages: 1, ..Experiment::default() };
-        assert_eq!(read("bytes_per_message", &visits, &outcome), Some(150.0));
-    }
-
-    #[test]
-    fn connecting_is_spread_over_the_messages_of_a_short_life() {
-        let mut outcome = Outcome::default();
-        outcome.connect.record_ns(20_000_000);
-        outcome.connect.record_ns(10_000_000);
-        (0..10).for_each(|_| outcome.delivery.record_ns(5_000_000));
-        let mean = read("delivery_mean_with_connect_ms", &Experiment::default(), &outcome).unwrap();
-        assert!((6.99..7.02).contains(&mean), "{mean}");
-    }
-
-    #[test]
-    fn a_hundred_messages_and_their_connection_compare_however_many_were_sent() {
-        let mut outcome = Outcome {
-            sent: 20,
-            bytes: Bytes { wire: wire(990, 40), ..Bytes::default() },
-            connect_bytes: Bytes { wire: wire(190, 7), ..Bytes::default() },
-            ..Outcome::default()
-        };
-        outcome.note_closing(Wire { bytes_up: 60, packets_up: 1, ..Wire::default() });
-        assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &outcome), Some(200.0 + 60.0 + 5_000.0));
-        let unconnected =
-            Outcome { sent: 0, bytes: Bytes::default(), more: std::collections::BTreeMap::new(), ..outcome };
-        assert_eq!(read("bytes_of_100_with_connect", &Experiment::default(), &unconnected), Some(200.0));
-    }
-
-    #[test]
-    fn the_course_of_speed_is_of_whole_tenths_and_their_mean() {
-        let outcome = Outcome { per_tenth: vec![150, 100, 100, 100, 50, 3], ..Outcome::default() };
-        let of = |name| read(name, &Experiment::default(), &outcome);
-        assert_eq!((of("first_fifth_percent"), of("last_fifth_percent")), (Some(150.0), Some(50.0)));
-        assert_eq!((of("least_tenth_percent"), of("greatest_tenth_percent")), (Some(50.0), Some(150.0)));
-        assert_eq!(of("drops_percent"), Some(20.0));
-        let short = Outcome { per_tenth: vec![150, 100, 100, 100, 3], ..Outcome::default() };
-        assert_eq!(read("drops_percent", &Experiment::default(), &short), None);
-    }
-
-    #[test]
-    fn what_a_protocol_may_leave_out_is_not_lost() {
-        let outcome = Outcome { expected: 10, conflated: 2, delivered: 6, ..Outcome::default() };
-        assert_eq!(read("lost_percent", &Experiment::default(), &outcome), Some(25.0));
-        let mut unconnected = Outcome { unsent: Some(100), errors: 1, ..Outcome::default() };
-        unconnected.unsent_latency.record_many_ns(90_000_000_000, 100);
-        assert_eq!(read("delivery_percent", &Experiment::default(), &unconnected), Some(0.0));
-        let unheard = Outcome { sent: 4, acknowledged: 3, ..Outcome::default() };
-        assert_eq!(read("delivery_percent", &Experiment::default(), &unheard), Some(75.0));
-    }
-}
+mod tests;

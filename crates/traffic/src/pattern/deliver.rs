@@ -37,6 +37,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
     let stage = Rc::new(Stage::new(experiment, bench.conflates, &bench.member));
     let mut tasks = JoinSet::new();
+    let recording = bench.record();
     let wire = bench.wire();
     bench.start();
     let began_ns = stage.now_ns();
@@ -97,6 +98,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     if let Some(closing) = bench.settled_wire_since(wire).await {
         outcome.note_closing(closing);
     }
+    outcome.more.extend(recording.map(|finish| finish()).unwrap_or_default());
     Ok(outcome)
 }
 

@@ -62,6 +62,9 @@ pub(crate) struct Shape {
     /// Time that an origin takes for the answer to a GET, as of a sensor, in seconds
     #[arg(long, default_value_t = 0.0)]
     pub(crate) coap_delay: f64,
+    /// Wait of CoAP clients for an acknowledgement before they send again (ACK_TIMEOUT), in seconds
+    #[arg(long, default_value_t = Experiment::default().coap_ack_timeout_seconds)]
+    pub(crate) coap_ack_timeout: f64,
     /// Tokens of requests over CoAP: message-id (two bytes), or empty, with --window 1
     #[arg(long, default_value = "message-id", value_parser = word::<CoapToken>)]
     pub(crate) coap_token: CoapToken,
@@ -157,6 +160,7 @@ impl Shape {
             coap_answer: self.coap_answer,
             coap_server: self.coap_server,
             coap_delay_seconds: self.coap_delay,
+            coap_ack_timeout_seconds: self.coap_ack_timeout,
             coap_token: self.coap_token,
             server_key: self.server_key,
             rules: self.rules,

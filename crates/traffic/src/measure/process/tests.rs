@@ -20,6 +20,7 @@ fn our_own_time_is_counted_to_the_millisecond_and_of_ended_threads_too() {
     assert!(used.cpu_us >= 30_000.0, "{} µs", used.cpu_us);
     assert!(used.wall_us >= 30_000.0);
     assert!(used.resident_bytes > 0 && used.peak_resident_bytes >= used.resident_bytes);
+    assert!(used.virtual_bytes >= used.peak_resident_bytes);
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub struct Line {
     pub quick: Option<Quick>,
     /// The reason why the cells cannot be run.
     pub not_here: Option<String>,
+    /// The cause of a difference, where the number should be the document's.
+    pub differs: Option<String>,
     /// A note for the reader.
     pub note: Option<String>,
 }
@@ -124,6 +126,8 @@ pub struct Spec<'a> {
     pub computed: Option<(&'a str, Keys)>,
     /// The reason why the cells cannot be run.
     pub not_here: Option<&'a str>,
+    /// The cause of a difference, where the number should be the document's.
+    pub differs: Option<&'a str>,
     /// Whether `--quick` leaves it out.
     pub slow: bool,
 }
@@ -154,6 +158,7 @@ impl Table {
             exact: self.nearest(at, |line| line.exact).unwrap_or(false),
             computed: computed.map(|name| (name, input)),
             not_here: self.nearest(at, |line| line.not_here.as_deref()),
+            differs: self.nearest(at, |line| line.differs.as_deref()),
             slow: self.nearest(at, |line| matches!(line.quick, Some(Quick::LeftOut)).then_some(())).is_some(),
         }
     }

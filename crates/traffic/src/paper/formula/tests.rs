@@ -5,7 +5,11 @@ use crate::paper::load;
 
 /// Computed and printed of each cell of a table.
 fn table(id: &str) -> Vec<(String, f64, Option<f64>)> {
-    let paper = load("seoane2021").unwrap();
+    table_of("seoane2021", id)
+}
+
+fn table_of(name: &str, id: &str) -> Vec<(String, f64, Option<f64>)> {
+    let paper = load(name).unwrap();
     let table = paper.tables.iter().find(|table| table.id == id).unwrap();
     let cells = table.places().filter_map(|(row, column)| {
         let (name, input) = table.spec(row, column).computed?;
@@ -17,7 +21,11 @@ fn table(id: &str) -> Vec<(String, f64, Option<f64>)> {
 
 /// The cells in which the document prints something else than comes out.
 fn different(id: &str) -> Vec<(String, f64, f64)> {
-    let cells = table(id);
+    different_of("seoane2021", id)
+}
+
+fn different_of(name: &str, id: &str) -> Vec<(String, f64, f64)> {
+    let cells = table_of(name, id);
     assert!(!cells.is_empty(), "table {id} has no formula");
     let other = cells.into_iter().filter_map(|(place, computed, printed)| Some((place, computed, printed?)));
     other.filter(|(_, computed, printed)| computed.round() != *printed).collect()
@@ -71,4 +79,16 @@ fn what_a_formula_counts_adds_up_to_it() {
         }
     }
     assert!(counted >= 12, "{counted}");
+}
+
+/// The listings' lengths against their own sequence numbers, and what is known of the packets in them. In figure 6
+/// SUBSCRIBE takes the sequence from 33 to 53, and in figure 13 an acknowledgement has the time stamps of the others.
+#[test]
+fn lengths_of_frames_are_those_of_their_headers_but_for_two() {
+    let different = |id| different_of("karamina2024", id);
+    for id in ["fig7", "fig9", "fig10-frames", "fig11", "fig14", "fig15"] {
+        assert_eq!(different(id), [], "{id}");
+    }
+    assert_eq!(different("fig6"), [("10: Subscribe Request/length".to_owned(), 86.0, 80.0)]);
+    assert_eq!(different("fig13"), [("5: ACK/length".to_owned(), 66.0, 60.0)]);
 }
