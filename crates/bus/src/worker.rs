@@ -75,7 +75,7 @@ pub struct Worker {
     nobody: Rc<Routes>,
     /// Chooses the publications whose deliveries are timed, if any are.
     sampling: Option<Sampling>,
-    /// What waits to be acknowledged before it goes into the store of sessions.
+    /// Batches of its publishers that the store of sessions holds.
     earlier: Earlier,
 }
 

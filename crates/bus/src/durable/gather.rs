@@ -63,8 +63,8 @@ impl Gather {
         self.begun.get().map_or(Completion::Ready, |gathering| gathering.append(self.parcels.take().parcels))
     }
 
-    /// The same for the publisher whose messages it holds: ready, too, when all clients have acknowledged them. What was
-    /// published `earlier` is not overtaken.
+    /// The same for the publisher whose messages it holds: ready, too, when all clients have acknowledged them. Batches
+    /// of the publisher that are held since `earlier` are not overtaken.
     pub(crate) fn append_published(&self, publisher: &Arc<Publisher>, earlier: &mut Earlier) -> Completion {
         let Some(gathering) = self.begun.get() else { return Completion::Ready };
         let parcels = self.parcels.take().parcels;

@@ -67,8 +67,8 @@ pub trait Batch: Send {
 /// A session on another worker may have a message acknowledged before the batch that puts it is appended. Its delivery
 /// is then forgotten here, because a store ignores what it is told to forget too early.
 ///
-/// If all deliveries were sent at once, the store may hold the batch for a while ([`Batch::hold`]). It is never appended
-/// if all of them are acknowledged meanwhile.
+/// If all deliveries were sent at once, the store may hold the batch for a while ([`Batch::hold`]). It is never
+/// appended if all of them are acknowledged meanwhile.
 pub struct Gathering {
     stage: Mutex<Stage>,
     if_refused: IfRefused,

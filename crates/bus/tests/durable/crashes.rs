@@ -45,7 +45,7 @@ struct Rules {
     one_batch: bool,
     /// The store holds what everybody was sent at once.
     holds: bool,
-    /// What is not held is appended behind what the publisher has held.
+    /// A batch that is not held is appended behind those of the publisher that are.
     behind: bool,
 }
 
