@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 76] = [
+const PUBLIC: [&str; 77] = [
     "agent",
     "agent-key",
     "all",
@@ -28,6 +28,7 @@ const PUBLIC: [&str; 76] = [
     "door",
     "doors",
     "drain",
+    "end-with",
     "fail-if",
     "followers",
     "from",
