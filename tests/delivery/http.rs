@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod bench;
 mod door;
 mod parked;
 mod reader;
@@ -48,6 +49,19 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http administrators make the first rules", run: access::first_rules },
     Case { name: "http users and rules are changed only where the configuration allows it", run: access::off },
     Case { name: "http administrators set the filter of the log until a reload", run: access::log_level },
+    Case { name: "http administrators measure, one job at a time, and have the reports", run: bench::one_at_a_time },
+    Case { name: "http only administrators measure", run: bench::only_administrators },
+    Case { name: "http nothing but the choices is measured", run: bench::choices },
+    Case {
+        name: "http the queue of measurements has a bound, and so have those that ended",
+        run: bench::bounded_queue,
+    },
+    Case { name: "http a cancelled measurement leaves no process", run: bench::cancelled },
+    Case { name: "http a measurement that is killed is failed, and the next one follows", run: bench::crashed },
+    Case { name: "http a measurement ends with its gateway, and the next gateway says so", run: bench::restarted },
+    Case { name: "http the oldest measurements leave", run: bench::oldest_leave },
+    Case { name: "http a loaded gateway refuses a measurement unless told", run: bench::loaded },
+    Case { name: "http a measurement that cannot be started says why", run: bench::no_program },
     Case { name: "http MQTT over WebSocket is counted, and its will published at shutdown", run: door::mqtt_inside },
 ];
 

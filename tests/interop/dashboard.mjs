@@ -4,21 +4,21 @@
 //
 // Reads the bases of a gateway as a JSON array. Prints `open` when the topics of a page are followed, so that the
 // other side publishes to `from/device`, `ruled` when rules were saved that let anonymous clients read `open/#` only,
-// and at the end a JSON array of faults. Disconnects the MQTT client `victim` and ends the session of `meter-3`.
+// and at the end a JSON array of faults. Measures twice and compares. Disconnects the MQTT client `victim` and ends the session of `meter-3`.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Browser } from '../bench/chromium.mjs';
 
-const VIEWS = ['overview', 'topics', 'clients', 'sessions', 'listeners', 'users', 'rules', 'try'];
+const VIEWS = ['overview', 'topics', 'clients', 'sessions', 'listeners', 'users', 'rules', 'bench', 'try'];
 const SCREENS = [
   { name: 'desk', width: 1280, height: 900, scale: 1, mobile: false },
   { name: 'phone', width: 390, height: 844, scale: 2, mobile: true },
 ];
 
 // Waits in the page until an expression holds; what it was is returned.
-const until = expression => `new Promise((done, fail) => {
-  const end = performance.now() + 15000;
+const until = (expression, patience = 15_000) => `new Promise((done, fail) => {
+  const end = performance.now() + ${patience};
   const look = () => {
     const found = ${expression};
     if (found) return done(found);
@@ -36,7 +36,7 @@ async function open(browser, page) {
   await call('Security.setIgnoreCertificateErrors', { ignore: true });
   const run = async expression => {
     const question = { expression, awaitPromise: true, returnByValue: true };
-    const { result, exceptionDetails } = await call('Runtime.evaluate', question, 60_000);
+    const { result, exceptionDetails } = await call('Runtime.evaluate', question, 150_000);
     if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
     return result.value;
   };
@@ -58,6 +58,7 @@ const READY = {
   listeners: `document.querySelectorAll('#main tbody tr').length > 3`,
   users: `document.querySelector('#main table')`,
   rules: `document.querySelector('#tester') && document.querySelector('#rules-said').textContent !== 'Loading'`,
+  bench: `document.querySelector('#bench')`,
   try: `document.querySelector('#main pre')`,
 };
 
@@ -89,7 +90,7 @@ async function used(page, base, lines) {
     await page.run(until(button));
     await page.run(`window.confirm = () => true; ${button}.click()`);
     await page.run(until(`!${button}`));
-    faults.push(...await ended(page));
+    faults.push(...await ended(page), ...await measured(page));
   } else {
     faults.push(...await changed(page, lines));
   }
@@ -105,6 +106,41 @@ async function ended(page) {
   await page.run(`window.confirm = () => true; ${button}.click()`);
   await page.run(until(`!${button}`));
   return [filters !== 'nothing' && `pump-7 is said to have ${filters}`];
+}
+
+// Measures twice, by the form, and compares the results.
+async function measured(page) {
+  await go(page, 'bench', READY.bench);
+  const last = await page.run(`(async () => (await (await fetch('/api/v1/bench')).json()).jobs[0]?.id ?? 0)()`);
+  for (const job of [last + 1, last + 2]) {
+    await page.run(`(() => {
+      const { elements } = document.querySelector('#bench');
+      Object.assign(elements.to, { value: 'coap' });
+      Object.assign(elements.rate, { value: '500' });
+      Object.assign(elements.seconds, { value: '2' });
+      Object.assign(elements.repeat, { value: '1' });
+      elements.anyway.checked = true;
+      document.querySelector('#bench').requestSubmit();
+    })()`);
+    const box = `document.querySelector('#job')`;
+    await page.run(until(`${box}?.textContent.includes('Job ${job}') && ${box}.querySelector('#compare, .problem') ||
+      ${job} === ${last + 1} && ${box}?.textContent.includes('There is no other job')`, 120_000));
+  }
+  const rate = await page.run(`document.querySelector('#job [aria-label="Figures"] td:nth-child(2)')?.textContent`);
+  const plots = await page.run(`document.querySelectorAll('#job svg.plot').length`);
+  await page.run(`document.querySelector('#compare').requestSubmit()`);
+  await page.run(until(`document.querySelector('#compared tbody tr')`));
+  const verdict = await page.run(`document.querySelector('#compared tbody tr').cells[4].textContent`);
+  return [!/^[0-9.,]+\/s$/.test(rate ?? '') && `the figures say ${rate}`, plots < 2 && `${plots} plots`,
+    verdict !== 'too few' && `the comparison says ${verdict}`];
+}
+
+// Shows the results of a job.
+async function resulted(page) {
+  const button = `[...document.querySelectorAll('#main [aria-label^="Show job"]')].at(-1)`;
+  await page.run(until(button));
+  await page.run(`${button}.click()`);
+  await page.run(until(`document.querySelector('#job #compare')`));
 }
 
 const saveRules = (page, text) => page.run(`document.querySelector('#rules textarea').value = ${JSON.stringify(text)};
@@ -175,6 +211,7 @@ async function looked(page, base, output, axe) {
       for (const view of VIEWS) {
         await go(page, view, READY[view]);
         if (view === 'topics') await plotted(page);
+        if (view === 'bench') await resulted(page);
         const [scrolls, width] = await page.run('[document.documentElement.scrollWidth, innerWidth]');
         if (scrolls > width) faults.push(`${view} on a ${screen.name} is ${scrolls} px wide`);
         await page.run(`if (!window.axe) { ${axe} }`);

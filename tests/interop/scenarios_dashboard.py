@@ -112,7 +112,7 @@ async def the_dashboard_works_in_chromium(binary):
         await coap.open()
         try:
             page.stdin.write((json.dumps(bases) + "\n").encode())
-            while (line := (await asyncio.wait_for(page.stdout.readline(), 240)).decode().strip()) in ("open", "ruled"):
+            while (line := (await asyncio.wait_for(page.stdout.readline(), 400)).decode().strip()) in ("open", "ruled"):
                 if line == "open":
                     await coap.publish("from/device", b'{"celsius":21.5}', "application/json")
                 else:

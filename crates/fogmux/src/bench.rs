@@ -35,6 +35,7 @@ use self::arguments::{Bench, Columns, Host, Output, Report, Thresholds};
 use self::progress::progress;
 use self::record::Record;
 use crate::exit::{Failure, Status};
+use crate::parent;
 use crate::terminal::columns;
 
 /// The features of this program, by their names in `Cargo.toml`, and whether it was built with them.
@@ -97,6 +98,10 @@ fn watcher(output: &Output) -> Result<Option<Watcher>, Failure> {
 
 /// Refuses experiments that cannot be done, and files that cannot be written, before anything is started.
 fn prepare(experiments: &[Experiment], output: &Output) -> Result<(), Failure> {
+    if let Some(parent) = output.end_with {
+        parent::end_with(parent)?;
+        parent::give_way();
+    }
     experiments.iter().try_for_each(Experiment::check).map_err(|error| Failure::new(Status::Usage, error))?;
     if let Some(directory) = &output.out {
         report::try_directory(directory).map_err(|error| Failure::io(directory.display(), &error))?;

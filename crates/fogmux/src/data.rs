@@ -24,6 +24,8 @@ pub(crate) const OSCORE: &str = "oscore";
 pub(crate) const ACME: &str = "acme";
 /// Access rules, below the data directory.
 pub(crate) const ACL: &str = "acl.toml";
+/// Measurements and their results, below the data directory.
+pub(crate) const BENCH: &str = "bench";
 /// The files that must not be gone at the next start, below the data directory.
 pub(crate) const IN_USE: &str = "files-in-use";
 

@@ -12,6 +12,8 @@ mod admin_password;
 mod backup;
 #[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "http")]
+mod benches;
 mod callback;
 mod check;
 mod cli;
@@ -32,6 +34,7 @@ mod modes;
 mod open_files;
 mod oscore;
 mod output;
+mod parent;
 mod passwd;
 mod pki;
 mod regular;

@@ -12,7 +12,6 @@ mod logging;
 mod looked;
 mod memory;
 mod notify;
-mod parent;
 mod reload;
 mod renewal;
 mod watch;
@@ -35,7 +34,7 @@ use crate::client::runtime;
 use crate::compose::{self, Running};
 use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
-use crate::{admin_password, data, home, modes};
+use crate::{admin_password, data, home, modes, parent};
 
 /// Runs a gateway until a signal ends it.
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
@@ -132,8 +131,9 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
     }
     manager.stopping();
     tracing::info!("stopping; a second signal ends at once");
+    let drain = reloader.drain();
     tokio::select! {
-        stopped = running.stop(reloader.drain()) => stopped,
+        (stopped, ()) = async { tokio::join!(running.stop(drain), reloader.stop()) } => stopped,
         () = stop.requested() => {
             tracing::warn!("ended at once");
             Err(Failure::silent(Status::Unavailable))

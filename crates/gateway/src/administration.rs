@@ -3,8 +3,11 @@
 //! The files belong to the process around the gateway. It takes one command after the other, between its reloads, so
 //! that no two changes meet, and puts a change in place as a reload does.
 
+#[cfg(feature = "http")]
+pub mod bench;
+mod refusal;
+
 use std::{
-    fmt,
     path::PathBuf,
     sync::{
         OnceLock,
@@ -12,7 +15,8 @@ use std::{
     },
 };
 
-use fogmux_auth::{Action, Authority, Decision, Door, HashedPassword, Principal, Problems, Rules, SourceKind};
+use fogmux_auth::{Action, Authority, Decision, Door, HashedPassword, Principal, Rules, SourceKind};
+pub use refusal::{Answer, Refusal};
 use tokio::sync::{mpsc, oneshot};
 
 /// The topic that rules name to grant administration: to read it is to look, to write it is to change something.
@@ -32,9 +36,6 @@ pub struct Administration {
     commands: OnceLock<mpsc::Sender<Command>>,
 }
 
-/// Where the answer to a command goes. An error of the channel: nobody waits for it any more.
-pub type Answer<T> = oneshot::Sender<Result<T, Refusal>>;
-
 /// A command of an administrator.
 #[derive(Debug)]
 pub enum Command {
@@ -50,6 +51,9 @@ pub enum Command {
     LogFilter(Answer<String>),
     /// Sets it until the next start or reload.
     SetLogFilter(String, Requester, Answer<String>),
+    /// Has something to do with measurements.
+    #[cfg(feature = "http")]
+    Bench(Box<bench::BenchCommand>),
 }
 
 /// The file of the access rules.
@@ -165,27 +169,6 @@ pub(crate) fn is_ruled(decision: &Decision) -> bool {
     decision.rule.as_ref().is_some_and(|rule| rule.line() > 0)
 }
 
-/// Why a command is refused. Nothing has changed then.
-#[derive(Debug)]
-pub enum Refusal {
-    /// The file cannot be changed.
-    Unchangeable(String),
-    /// The file is not what it was taken for.
-    Changed,
-    /// The rules or the users would not be valid.
-    Invalid(Problems),
-    /// A value cannot be used.
-    Unusable(String),
-    /// The requester could not take it back.
-    LosesAdministration,
-    /// The requester may not change anything any more.
-    Forbidden,
-    /// There is no such user.
-    Unknown,
-    /// Too much is under way.
-    Busy,
-}
-
 impl Administration {
     /// Begins to take commands; `None` if that was done before.
     pub fn open(&self) -> Option<mpsc::Receiver<Command>> {
@@ -215,19 +198,5 @@ impl Administration {
             return Err(Refusal::Busy);
         }
         answered.await.unwrap_or(Err(Refusal::Busy))
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unchangeable(reason) | Self::Unusable(reason) => f.write_str(reason),
-            Self::Changed => f.write_str("the file was changed meanwhile"),
-            Self::Invalid(problems) => problems.fmt(f),
-            Self::Forbidden => f.write_str("the right to change users, rules and the log was taken back"),
-            Self::LosesAdministration => f.write_str("you could not take it back; force=true makes it nevertheless"),
-            Self::Unknown => f.write_str("there is no such user"),
-            Self::Busy => f.write_str("other changes are under way"),
-        }
     }
 }

@@ -235,3 +235,17 @@ pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::hel
     let (principal, client) = (cut(&ended.principal), shown_client(&ended.client));
     tracing::info!(target: TARGET, %peer, port, ?by, ?principal, ?client, "session ended");
 }
+
+/// Logs that an administrator has submitted a measurement.
+#[cfg(feature = "http")]
+pub(crate) fn bench_submitted(by: &Peer, principal: &Principal, id: u64, command: &str, anyway: bool) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    tracing::info!(target: TARGET, %peer, port, ?by, id, ?command, anyway, "measurement submitted");
+}
+
+/// Logs that an administrator has ended a measurement, or removed its results.
+#[cfg(feature = "http")]
+pub(crate) fn bench_ended(by: &Peer, principal: &Principal, id: u64, ended: crate::administration::bench::Ended) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    tracing::info!(target: TARGET, %peer, port, ?by, id, ?ended, "measurement ended or removed");
+}

@@ -4,7 +4,9 @@
 //! a value are left out; members may be added, so clients ignore those that they do not know.
 
 mod access;
+mod bench;
 mod documents;
+mod resource;
 mod sessions;
 
 use std::borrow::Cow;
@@ -15,10 +17,15 @@ pub use access::{
     ChangeParameters, GroupEntry, Groups, LogLevel, RULES_CONTENT_TYPE, RulesDocument, RulesProblem, RulesProblems,
     RulesText, USERS_PATH, UserChange, UserEntry, Users, user_name,
 };
+pub use bench::{
+    BENCH_PATH, Bench, BenchChoices, BenchDocument, BenchDoor, BenchJob, BenchMatrix, BenchMost, BenchPaper,
+    BenchProgress, BenchRequest, BenchRun, BenchSample, BenchState, BenchTable, BenchWanted, ReportFormat,
+};
 pub use documents::{
     Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, RuleAnswer, Status, StoreStatus,
     Table, TopicEntry, Topics,
 };
+pub use resource::Resource;
 pub use sessions::{SessionEntry, SessionPlace, Sessions, Subscriptions};
 
 use crate::percent;
@@ -36,96 +43,6 @@ pub const PAGE_BYTES: usize = 256 << 10;
 pub const CURSOR_BYTES_MAX: usize = 1024;
 /// Longest body of a request.
 pub const BYTES_MAX: usize = 128 << 10;
-
-/// A resource of the API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resource {
-    /// `/api/v1/status`.
-    Status,
-    /// `/api/v1/topics`: the retained messages, without their payloads.
-    Topics,
-    /// `/api/v1/listeners`.
-    Listeners,
-    /// `/api/v1/clients`: connections and event streams.
-    Clients,
-    /// `/api/v1/clients/<id>`.
-    Client(u64),
-    /// `/api/v1/sessions`: MQTT sessions, connected or not.
-    Sessions,
-    /// `/api/v1/sessions/<id>`.
-    Session(u64),
-    /// `/api/v1/sessions/<id>/subscriptions`.
-    SessionSubscriptions(u64),
-    /// `/api/v1/users`.
-    Users,
-    /// `/api/v1/users/<name>`: the path has the name.
-    User,
-    /// `/api/v1/groups`.
-    Groups,
-    /// `/api/v1/rules`: the file of the access rules.
-    Rules,
-    /// `/api/v1/log-level`: the filter of the log.
-    LogLevel,
-    /// `/api/v1/rules/test`: what the rules decide.
-    RuleTest,
-}
-
-impl Resource {
-    /// Parses the rest of a path behind `/api/v1/`.
-    #[must_use]
-    pub fn parse(rest: &str) -> Option<Self> {
-        match rest {
-            "status" => Some(Self::Status),
-            "topics" => Some(Self::Topics),
-            "listeners" => Some(Self::Listeners),
-            "clients" => Some(Self::Clients),
-            "sessions" => Some(Self::Sessions),
-            "users" => Some(Self::Users),
-            "groups" => Some(Self::Groups),
-            "rules" => Some(Self::Rules),
-            "log-level" => Some(Self::LogLevel),
-            "rules/test" => Some(Self::RuleTest),
-            other => Self::parse_member(other),
-        }
-    }
-
-    /// Parses the path of a member of a list.
-    fn parse_member(path: &str) -> Option<Self> {
-        let (list, member) = path.split_once('/')?;
-        match (list, member.strip_suffix("/subscriptions")) {
-            ("clients", None) => number(member).map(Self::Client),
-            ("sessions", None) => number(member).map(Self::Session),
-            ("users", None) if !member.is_empty() && !member.contains('/') => Some(Self::User),
-            ("sessions", Some(of)) => number(of).map(Self::SessionSubscriptions),
-            _ => None,
-        }
-    }
-
-    /// The value of `Allow`.
-    #[must_use]
-    pub const fn allow(self) -> &'static str {
-        match self {
-            Self::Status
-            | Self::Topics
-            | Self::Listeners
-            | Self::Clients
-            | Self::Sessions
-            | Self::Users
-            | Self::Groups
-            | Self::SessionSubscriptions(_) => "GET, HEAD, OPTIONS",
-            Self::Client(_) | Self::Session(_) => "DELETE, OPTIONS",
-            Self::User => "PUT, DELETE, OPTIONS",
-            Self::Rules | Self::LogLevel => "GET, HEAD, PUT, OPTIONS",
-            Self::RuleTest => "POST, OPTIONS",
-        }
-    }
-
-    /// Whether a request of it changes something if its method is not safe; what only tests a rule does not.
-    #[must_use]
-    pub const fn changes(self) -> bool {
-        !matches!(self, Self::RuleTest)
-    }
-}
 
 /// The parameters of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -302,33 +219,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_resource_has_one_path() {
-        assert_eq!(Resource::parse("clients/17"), Some(Resource::Client(17)));
-        assert_eq!(Resource::parse("users/a%2Fb"), Some(Resource::User));
-        for wrong in ["users/", "users/a/b", "groups/a", "rules/", "log-level/"] {
-            assert_eq!(Resource::parse(wrong), None, "{wrong}");
-        }
-        assert_eq!(Resource::parse("sessions/17"), Some(Resource::Session(17)));
-        assert_eq!(Resource::parse("sessions/17/subscriptions"), Some(Resource::SessionSubscriptions(17)));
-        for wrong in [
-            "",
-            "clients/",
-            "clients/017",
-            "clients/+1",
-            "clients/1/",
-            "status/",
-            "Status",
-            "sessions/",
-            "sessions//subscriptions",
-            "sessions/1/",
-            "sessions/1/subscriptions/",
-            "clients/1/subscriptions",
-        ] {
-            assert_eq!(Resource::parse(wrong), None, "{wrong}");
-        }
-    }
-
     proptest! {
         #[test]
         fn a_cursor_is_short_and_not_before_its_topic(topic in "\\PC{0,3000}") {
@@ -365,7 +255,6 @@ mod tests {
         fn any_query_and_body_is_answered(text in ".*") {
             let _ = Page::parse(Some(&text));
             let _ = RuleQuestion::parse(text.as_bytes());
-            let _ = Resource::parse(&text);
         }
     }
 }

@@ -23,7 +23,8 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&document("1.2.3")).unwrap();
         assert_eq!(value["info"]["version"], "1.2.3");
         for (path, item) in value["paths"].as_object().unwrap() {
-            let path = path.replace("{topic}", "a/b").replace("{id}", "1").replace("{name}", "alice");
+            let path =
+                path.replace("{topic}", "a/b").replace("{id}", "1").replace("{other}", "2").replace("{name}", "alice");
             let route = Route::parse(&path).unwrap();
             for method in item.as_object().unwrap().keys().filter(|key| *key != "parameters") {
                 assert!(route.allow().contains(&method.to_ascii_uppercase()), "{method} {path}");

@@ -75,6 +75,8 @@ pub enum Kind {
     Internal,
     /// Memory is short or the gateway is shutting down.
     Unavailable,
+    /// A measurement would compete with the work of the gateway.
+    Loaded,
 }
 
 impl Kind {
@@ -142,6 +144,7 @@ impl Kind {
             Self::HeadersTooLarge => (431, "urn:fogmux:problem:headers-too-large", "The header section is too large"),
             Self::Internal => (500, "urn:fogmux:problem:internal", "The gateway failed"),
             Self::Unavailable => (503, "urn:fogmux:problem:unavailable", "The gateway cannot take this now"),
+            Self::Loaded => (503, "urn:fogmux:problem:loaded", "The gateway is at work"),
         }
     }
 }

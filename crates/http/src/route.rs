@@ -70,6 +70,10 @@ pub enum Asset {
     Access,
     /// A module of it: MQTT sessions.
     Sessions,
+    /// A module of it: measurements.
+    Bench,
+    /// A module of it: the results of measurements.
+    Results,
     /// A module of it: the other views.
     Views,
     /// Its icon.
@@ -86,6 +90,8 @@ impl Asset {
             "topics.js" => Some(Self::Topics),
             "access.js" => Some(Self::Access),
             "sessions.js" => Some(Self::Sessions),
+            "bench.js" => Some(Self::Bench),
+            "results.js" => Some(Self::Results),
             "views.js" => Some(Self::Views),
             "icon.svg" => Some(Self::Icon),
             _ => None,

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use super::ask;
 
-const ADMIN: &str = "admin:secret";
+pub(super) const ADMIN: &str = "admin:secret";
 const RULES: &str = "# Whoever operates the plant.\n[[allow]]\nuser = \"admin\"\nboth = [\"$fogmux/admin\", \"#\"]\n";
 
 #[derive(Debug)]
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: String,
 }
 
 impl Answer {
-    fn json(&self) -> Result<Value> {
+    pub(super) fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.body).with_context(|| self.body.clone())
     }
 
@@ -30,14 +30,14 @@ impl Answer {
         self.head.lines().find_map(|line| line.strip_prefix("etag: ")).context("no ETag")
     }
 
-    fn is(&self, status: u16, problem: &str) -> Result<()> {
+    pub(super) fn is(&self, status: u16, problem: &str) -> Result<()> {
         ensure!(self.status == status && self.body.contains(&format!("urn:fogmux:problem:{problem}")), "{self:?}");
         Ok(())
     }
 }
 
 /// Sends a request with the credentials `NAME:PASSWORD`, if they are not empty.
-fn send(gateway: &Gateway, request: &str, who: &str, headers: &str, body: &str) -> Result<Answer> {
+pub(super) fn send(gateway: &Gateway, request: &str, who: &str, headers: &str, body: &str) -> Result<Answer> {
     let login = match who {
         "" => String::new(),
         who => format!("Authorization: Basic {}\r\n", openssl::base64::encode_block(who.as_bytes())),

@@ -59,6 +59,8 @@ struct LeftOut {
     usual_store: PathBuf,
     oscore: Option<Identity>,
     control: PathBuf,
+    /// Measurements of this machine, which change while one is made.
+    measurements: PathBuf,
 }
 
 /// Finds them.
@@ -71,6 +73,7 @@ pub(super) fn find(config: &Config, file: Option<&Path>, directory: &Path) -> Re
         // Wherever the contexts are.
         oscore: Identity::of(&directory.join(data::OSCORE)),
         control: directory.join(control::NAME),
+        measurements: directory.join(data::BENCH),
     };
     members.walk("data", directory, &left_out)?;
     if let Some(file) = file {
@@ -162,7 +165,7 @@ impl Members {
             let Some(own) = entry.file_name().to_str().map(str::to_owned) else {
                 return Err(Failure::new(Status::DataErr, format!("{}: its name is not UTF-8", path.display())));
             };
-            if path == left_out.control || of_a_run && OF_A_RUN.contains(&&*own) {
+            if path == left_out.control || path == left_out.measurements || of_a_run && OF_A_RUN.contains(&&*own) {
                 continue;
             }
             let kind = entry.file_type().map_err(failed)?;

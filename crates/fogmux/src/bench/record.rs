@@ -17,6 +17,8 @@ use crate::exit::{Failure, Status};
 const VERSION: u32 = 1;
 /// The only flag in which the command that goes on differs from the one that has begun.
 const RESUME: &str = "--resume";
+/// How a gateway starts a measurement. It is no part of what is measured.
+const END_WITH: &str = "--end-with=";
 
 /// The report as far as it came, and its journal where there is a directory for one.
 pub(super) struct Record {
@@ -109,7 +111,7 @@ impl Record {
 }
 
 fn is_of_both(word: &String) -> bool {
-    word != RESUME
+    word != RESUME && !word.starts_with(END_WITH)
 }
 
 /// The report in the journal of a directory, if it is of the same measurement.

@@ -33,6 +33,10 @@ impl Reloader {
             Command::SetLogFilter(filter, by, answer) => {
                 drop(answer.send(by.check(&running.authority).and_then(|()| self.set_log_filter(&filter))));
             }
+            #[cfg(feature = "http")]
+            Command::Bench(command) => {
+                self.benches.command(&self.home.directory, &running.gateway.shared, *command);
+            }
         }
     }
 

@@ -19,6 +19,8 @@ use super::watch::Watch;
 use super::{banner, configuration};
 #[cfg(feature = "acme")]
 use crate::acme;
+#[cfg(feature = "http")]
+use crate::benches::Benches;
 use crate::cli::Serve;
 use crate::compose::{self, Running};
 use crate::config::{self, Config};
@@ -48,6 +50,8 @@ pub(crate) struct Reloader {
     renewal: Renewal,
     #[cfg(feature = "acme")]
     acme: Option<acme::Engine>,
+    #[cfg(feature = "http")]
+    pub(super) benches: Benches,
 }
 
 /// Settings that are read and checked, but not applied yet.
@@ -75,6 +79,8 @@ impl Reloader {
             renewal,
             #[cfg(feature = "acme")]
             acme,
+            #[cfg(feature = "http")]
+            benches: Benches::default(),
         }
     }
 
@@ -119,6 +125,12 @@ impl Reloader {
         if !self.renewal.begin_in_time(&self.config, &self.home, tls) && in_force {
             self.expiry.look(tls);
         }
+    }
+
+    /// Ends what is done beside the gateway.
+    pub(crate) async fn stop(&mut self) {
+        #[cfg(feature = "http")]
+        self.benches.stop().await;
     }
 
     /// The time limit for connections to end, by the newest configuration.

@@ -5,6 +5,7 @@
 //! send what changes something: browsers ask first (a preflight) for DELETE and for JSON, the service refuses foreign
 //! origins, and the gate is [`state::check_admin`].
 
+mod bench;
 mod changes;
 mod clients;
 mod files;
@@ -28,6 +29,7 @@ use http_body::Body;
 use tokio::sync::SemaphorePermit;
 
 use super::{conn::Conn, context::HttpContext, identity::Identity, payload::Payload, respond, state};
+use crate::administration::bench::BenchCommand;
 
 /// Answers a request to the API.
 pub(super) async fn respond<B>(
@@ -65,6 +67,17 @@ where
         Resource::Rules => files::write(conn, identity, parts, body).await,
         Resource::LogLevel if is_safe => log::read(conn).await.map(json),
         Resource::LogLevel => log::write(conn, identity, parts, body).await.map(json),
+        Resource::Bench if is_safe => bench::document(conn, BenchCommand::List).await.map(json),
+        Resource::Bench => bench::submit(conn, identity, parts, body).await,
+        Resource::BenchChoices => bench::document(conn, BenchCommand::Choices).await.map(json),
+        Resource::BenchJob(id) if is_safe => {
+            bench::document(conn, |answer| BenchCommand::Show(id, answer)).await.map(json)
+        }
+        Resource::BenchJob(id) => bench::end(conn, identity, id).await,
+        Resource::BenchReport(id, format) => bench::report(conn, id, format).await,
+        Resource::BenchComparison(id, other) => {
+            bench::document(conn, |answer| BenchCommand::Compare(other, id, answer)).await.map(json)
+        }
         Resource::RuleTest => rules::test(conn, identity, parts, body).await.map(json),
     }
 }

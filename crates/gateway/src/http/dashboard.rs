@@ -22,6 +22,8 @@ const API: &str = include_str!("dashboard/api.js");
 const TOPICS: &str = include_str!("dashboard/topics.js");
 const ACCESS: &str = include_str!("dashboard/access.js");
 const SESSIONS: &str = include_str!("dashboard/sessions.js");
+const BENCH: &str = include_str!("dashboard/bench.js");
+const RESULTS: &str = include_str!("dashboard/results.js");
 const VIEWS: &str = include_str!("dashboard/views.js");
 const ICON: &str = include_str!("dashboard/icon.svg");
 
@@ -71,6 +73,8 @@ pub(super) fn asset(asset: Asset, headers: &HeaderMap) -> Response<Payload> {
         Asset::Topics => (SCRIPT, TOPICS),
         Asset::Access => (SCRIPT, ACCESS),
         Asset::Sessions => (SCRIPT, SESSIONS),
+        Asset::Bench => (SCRIPT, BENCH),
+        Asset::Results => (SCRIPT, RESULTS),
         Asset::Views => (SCRIPT, VIEWS),
         Asset::Icon => ("image/svg+xml", ICON),
     };

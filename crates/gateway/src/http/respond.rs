@@ -107,7 +107,8 @@ fn extra(kind: Kind, headers: &mut HeaderMap) {
         | Kind::TooManyRequests
         | Kind::HeadersTooLarge
         | Kind::Internal
-        | Kind::Unavailable => {}
+        | Kind::Unavailable
+        | Kind::Loaded => {}
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) struct Output {
     /// Write secrets of TLS and DTLS to FILE, to decrypt a capture
     #[arg(long, value_name = "FILE")]
     pub(crate) key_log: Option<PathBuf>,
+    /// End when the process that has started this one does, by its identifier, and leave processor and memory to it
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) end_with: Option<i32>,
 }
 
 /// The columns of results on the terminal.

@@ -29,6 +29,7 @@ const PUBLIC: [&str; 77] = [
     "door",
     "doors",
     "drain",
+    "end-with",
     "fail-if",
     "followers",
     "from",

@@ -100,7 +100,10 @@ pub(super) fn refused(refusal: &Refusal) -> Problem<'static> {
         Refusal::Unusable(_) => Kind::Unusable,
         Refusal::LosesAdministration => Kind::LosesAdministration,
         Refusal::Forbidden => Kind::Forbidden,
-        Refusal::Unknown => Kind::NotFound,
+        Refusal::Unknown | Refusal::Missing(_) => Kind::NotFound,
+        Refusal::Failed(_) => Kind::Unavailable,
+        Refusal::Loaded(_) => return Problem::new(Kind::Loaded).detail(refusal.to_string()).retry_after(10),
+        Refusal::Full(_) => return Problem::new(Kind::TooManyRequests).detail(refusal.to_string()).retry_after(60),
         Refusal::Busy => return Problem::new(Kind::Unavailable).detail(refusal.to_string()).retry_after(1),
     };
     Problem::new(kind).detail(refusal.to_string())

@@ -2,12 +2,13 @@
 
 import { rules, users } from '/dashboard/access.js';
 import { get } from '/dashboard/api.js';
+import { bench } from '/dashboard/bench.js';
 import { make } from '/dashboard/elements.js';
 import { sessions } from '/dashboard/sessions.js';
 import { topics } from '/dashboard/topics.js';
 import { clients, listeners, overview, tryIt } from '/dashboard/views.js';
 
-const VIEWS = { overview, topics, clients, sessions, listeners, users, rules, try: tryIt };
+const VIEWS = { overview, topics, clients, sessions, listeners, users, rules, bench, try: tryIt };
 const INTERVAL_MS = 3000;
 // How long the first answer may take before the page says what it waits for.
 const PATIENCE_MS = 1500;
