@@ -125,6 +125,10 @@ PAGES = {
             f"curl {API}/sessions/3/": Line(puts={"3": f"$(curl {API}/sessions | jq .sessions[0].id)"}, says="plant/#"),
             f"curl -X DELETE {API}/sessions/": Line(puts={"3": f"$(curl {API}/sessions | jq .sessions[0].id)"}),
             f"curl -H 'Content-Type: application/json' {API}/rules/test": Line(says="no such user"),
+            f"curl -H 'Content-Type: application/json' {API}/bench": Line(
+                puts={'"seconds":5,"repeat":3': '"seconds":1,"repeat":1'}, says='"submitted"'),
+            f"curl {API}/bench/1/report.md": Line(says="mqtt", is_patient=True),
+            f"curl {API}/bench/1": Line(says='"progress"'),
             f"curl --cacert ca.pem -u admin {HTTPS}/status": Line(says='"version"'),
             "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/json'": Line(
                 after=f"grep alice {DATA}/users.toml"),
