@@ -9,9 +9,9 @@ use fogmux_http::api::Bench;
 
 const WHY: &str = "this program was built without the traffic generator, the feature `bench`";
 
-/// In place of the jobs.
+/// In place of the jobs. Not a unit, so that both programs make theirs in the same way.
 #[derive(Debug, Default)]
-pub(crate) struct Benches;
+pub(crate) struct Benches(());
 
 impl Benches {
     /// Answers a command. Errors of an answer: nobody waits for it any more.

@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 77] = [
+const PUBLIC: [&str; 78] = [
     "agent",
     "agent-key",
     "all",
