@@ -11,7 +11,8 @@ const PART_BITS: u32 = 8;
 pub(crate) const PARTS_MAX: u32 = 1 << PART_BITS;
 /// Each start begins at a multiple of this, so that an identifier that was given out and never committed is not given
 /// out again, unless more were given out since the last frame: more cannot be waiting for a commit, but users may drop
-/// batches. No frame names an identifier of these. 2³² starts are possible.
+/// batches. No frame names an identifier of these. That would matter only if the next frame cannot be read at one start
+/// and can be at a later one. 2³² starts are possible.
 pub(crate) const STRIDE: u64 = 1 << 24;
 
 /// The largest identifier that a header may name as the next one: it leaves 2³¹ starts before they are used up.

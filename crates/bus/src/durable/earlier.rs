@@ -48,3 +48,71 @@ impl Earlier {
         self.swept = self.count;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        durable::{Manner, MemoryStore, Parcel, SessionLog, SessionStore, StoredDelivery, StoredMessage},
+        meaning::Meaning,
+        message::Qos,
+        session::SessionKey,
+        topic::Topic,
+    };
+
+    fn publish(store: &MemoryStore, log: &mut SessionLog) -> (Arc<Gathering>, StoredDelivery) {
+        let gathering = Gathering::new(store);
+        let message = StoredMessage {
+            topic: Topic::new("t").unwrap(),
+            payload: "x".into(),
+            qos: Qos::AtLeastOnce,
+            meaning: Meaning::Event,
+            content_type: None,
+            expires_unix_ms: None,
+            properties: None,
+            ingest_unix_ms: 0,
+            principal: "ada".into(),
+            client: "c".into(),
+            door: None,
+        };
+        let parcel = Parcel::new(&gathering, message).unwrap();
+        let manner = Manner { qos: Qos::AtLeastOnce, retain: false, share: 0, ids: [].into_iter().collect() };
+        let delivery = log.deliver(&parcel, manner, &gathering).unwrap();
+        delivery.sent();
+        drop(gathering.append_published([parcel]));
+        (gathering, delivery)
+    }
+
+    #[test]
+    fn it_has_no_more_than_is_held_and_appends_that_of_one_publisher() {
+        let store = MemoryStore::default();
+        store.set_holding(true);
+        let mut batch = store.batch();
+        let mut log = SessionLog::begin(SessionKey("s".into()), "ada".into(), None, batch.as_mut());
+        drop(batch.append());
+        store.commit(usize::MAX);
+        let mut earlier = Earlier::default();
+        let lasting = Publisher::internal();
+        let mut unacknowledged = Vec::new();
+        for number in 0..3_000 {
+            let passing = Publisher::internal();
+            let publisher = if number % 100 == 0 { &lasting } else { &passing };
+            let (gathering, delivery) = publish(&store, &mut log);
+            earlier.push(publisher, &gathering);
+            if number % 100 < 2 {
+                unacknowledged.push(delivery);
+            } else {
+                delivery.acknowledge(store.batch().as_mut());
+            }
+            let most = 2 * unacknowledged.len() + UNSWEPT_MAX + 1;
+            assert!(earlier.count <= most && earlier.held.len() <= most, "{number}: {}", earlier.count);
+        }
+        assert_eq!(store.waiting(), 0);
+        earlier.append(&lasting);
+        assert_eq!(store.waiting(), 30);
+        earlier.append(&lasting);
+        assert_eq!(store.waiting(), 30, "those of others are held");
+        let (count, kept) = (earlier.count, earlier.held.values().map(|(_, of_one)| of_one.len()).sum::<usize>());
+        assert!(count == kept && kept >= 30, "{count} of {kept}");
+    }
+}

@@ -72,6 +72,12 @@ impl StoredDelivery {
         }
     }
 
+    /// Whether its publication is under way, on another worker. To finish it is to have the batch of that without it.
+    #[must_use]
+    pub fn is_unpublished(&self) -> bool {
+        self.gathering.as_ref().is_some_and(|gathering| gathering.is_unpublished())
+    }
+
     /// Is over because its client has it, by PUBACK, or does not want it, by PUBREC. Its publisher does not wait for
     /// the disk if all who were to get the message have it.
     pub fn acknowledge(self, batch: &mut dyn Batch) {

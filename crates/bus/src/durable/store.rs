@@ -220,6 +220,11 @@ impl Gathering {
         matches!(&*self.lock(), Stage::Open(..)) && self.unneeded.get().is_some()
     }
 
+    /// Whether its publications are under way: it is neither held nor appended.
+    pub(super) fn is_unpublished(&self) -> bool {
+        matches!(&*self.lock(), Stage::Open(..)) && self.unneeded.get().is_none()
+    }
+
     /// Appends the batch that the store has held, unless that is over.
     pub fn append_held(&self) {
         if self.is_held() {

@@ -100,6 +100,7 @@ fn what_everybody_was_sent_is_appended_only_if_it_is_not_acknowledged_in_time() 
         let parcel = fogmux_bus::durable::Parcel::new(&gathering, crate::restored::message(1)).unwrap();
         let deliveries = logs.each_mut().map(|log| log.deliver(&parcel, manner(), &gathering).unwrap());
         deliveries.iter().take(sent).for_each(StoredDelivery::sent);
+        assert!(deliveries.iter().all(StoredDelivery::is_unpublished));
         (gathering.append_published([parcel]), deliveries)
     };
     let is_ready = |completion: &Completion| std::pin::pin!(completion.clone()).poll(&mut cx()).is_ready();
@@ -107,6 +108,7 @@ fn what_everybody_was_sent_is_appended_only_if_it_is_not_acknowledged_in_time() 
 
     let (acknowledged, deliveries) = publish(2);
     let [first, second] = deliveries;
+    assert!(!first.is_unpublished());
     first.acknowledge(batch.as_mut());
     assert!(!is_ready(&acknowledged));
     second.acknowledge(batch.as_mut());

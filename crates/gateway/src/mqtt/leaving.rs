@@ -6,7 +6,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use fogmux_bus::{Completion, DELIVERIES_PER_TURN, Slot};
+use fogmux_bus::{Completion, DELIVERIES_PER_TURN, Slot, durable::StoredDelivery};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     task::spawn_local,
@@ -45,8 +45,15 @@ pub(super) fn hand_on(ctx: &MqttContext, left: Left) {
         // The members that have them now keep them, stored or not.
         return drop(ctx.worker.borrow_mut().hand_on(&messages, None));
     };
+    // Of what another worker is publishing, that batch would be without the message, and might be on the disk before
+    // the others have it there: its publisher would have its acknowledgement too early.
+    let (unpublished, stored): (Vec<_>, _) = stored.into_iter().partition(StoredDelivery::is_unpublished);
     let (batch, again) = forgets(&*store, stored);
     let completion = ctx.worker.borrow_mut().hand_on(&messages, Some(batch));
+    if !unpublished.is_empty() {
+        // Those that only forget are always taken.
+        drop(forgets(&*store, unpublished).0.append());
+    }
     match completion {
         Completion::Ready => {}
         Completion::Failed => again.forget(&*store),

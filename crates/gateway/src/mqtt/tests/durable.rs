@@ -3,6 +3,7 @@
 mod any_order;
 mod asleep;
 mod disk;
+mod held;
 mod refused;
 mod sessions;
 mod shared;
