@@ -222,7 +222,7 @@ pub(super) fn choices() -> Result<String> {
     ] {
         submit(&gateway, &body)?.is(status, kind).with_context(|| body.to_string())?;
     }
-    for path in ["", "/1/log", "/1/job.json", "/..", "/1/report.csv"] {
+    for path in ["", "/log", "/job.json", "/..", "/report.csv"] {
         let answer = send(&gateway, &format!("GET /api/v1/bench/1{path}"), "", "", "")?;
         ensure!(answer.status == 404, "{path}: {answer:?}");
     }
@@ -391,6 +391,10 @@ pub(super) fn loaded() -> Result<String> {
     let waits = |job: &Value| text(job, "reason").starts_with("it waits for the gateway");
     let job = wait(&gateway, second, waits)?;
     ensure!(text(&job, "state") == "submitted", "{job}");
+    let anyway = submitted(&gateway, &run(1))?;
+    wait_state(&gateway, anyway, "done")?;
+    let job = get(&gateway, &format!("/{second}"))?;
+    ensure!(text(&job, "state") == "submitted", "what goes on anyway waits for what waits: {job}");
     stop.store(true, Relaxed);
     match work.join() {
         Ok(done) => done?,

@@ -82,7 +82,8 @@ pub(super) async fn measure(
 fn start(arguments: &[String], place: &Path) -> io::Result<Child> {
     let mut command = command(arguments, place)?;
     command.args(["--out", ".", "--live", LIVE]).arg(format!("--end-with={}", std::process::id()));
-    command.stderr(File::create(place.join(LOG))?).spawn()
+    // It ends with the gateway by itself, and removes what it has laid.
+    command.stderr(File::create(place.join(LOG))?).kill_on_drop(false).spawn()
 }
 
 /// Has the process remove what it has laid. If it does not, it is killed with all that it has started.

@@ -8,7 +8,7 @@ use fogmux_gateway::Shared;
 use fogmux_gateway::administration::Refusal;
 use fogmux_gateway::administration::bench::{BenchCommand, Ended, Submit, Submitted};
 use fogmux_http::api::{Bench, BenchState, ReportFormat};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +16,7 @@ use super::child::{Outcome, measure};
 use super::choices::{Plan, choices, plan};
 use super::comparison;
 use super::job::{Job, now_unix_ms};
-use super::limits::{END_MAX, KEPT_BYTES_MAX, KEPT_MAX, LOAD_PAUSE, WAITING_MAX};
+use super::limits::{COMPARISON_MAX, COMPARISONS_MAX, END_MAX, KEPT_BYTES_MAX, KEPT_MAX, LOAD_PAUSE, WAITING_MAX};
 use super::load;
 use super::progress::progress;
 use super::shelf::{GATEWAY_ENDED, Shelf};
@@ -29,6 +29,8 @@ pub(crate) struct Benches(Option<Arc<Queue>>);
 impl Benches {
     /// Answers a command, at once or when it is carried out. `directory` is the data directory.
     pub(crate) fn command(&mut self, directory: &Path, gateway: &Arc<Shared>, command: BenchCommand) {
+        // What could not be read before may be readable now. Then there were no jobs.
+        self.0 = self.0.take().filter(|queue| queue.lock().broken.is_none());
         let queue = self.0.get_or_insert_with(|| Arc::new(Queue::open(directory, Arc::clone(gateway))));
         tokio::spawn(answer(Arc::clone(queue), command));
     }
@@ -71,6 +73,10 @@ struct Queue {
     ended: watch::Sender<()>,
     /// One comparison at a time.
     comparing: tokio::sync::Mutex<()>,
+    /// Comparisons that wait, and the one that is made.
+    comparisons: Semaphore,
+    /// One report is read at a time.
+    reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -97,7 +103,15 @@ impl Queue {
         };
         let last = jobs.keys().next_back().copied().unwrap_or_default();
         let state = State { jobs, last, broken, ..State::default() };
-        Self { shelf, gateway, state: Mutex::new(state), ended: watch::Sender::new(()), comparing: Default::default() }
+        Self {
+            shelf,
+            gateway,
+            state: Mutex::new(state),
+            ended: watch::Sender::new(()),
+            comparing: Default::default(),
+            comparisons: Semaphore::new(COMPARISONS_MAX),
+            reading: Default::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -134,6 +148,7 @@ impl Queue {
         }
         let shelf = self.shelf.clone();
         let failed = |error: std::io::Error| Refusal::Failed(error.to_string());
+        let _alone = self.reading.lock().await;
         apart(move || shelf.report(id, format).map_err(failed)?.ok_or(NO_REPORT)).await
     }
 
@@ -141,7 +156,9 @@ impl Queue {
         if [before, after].into_iter().any(|id| !self.lock().jobs.contains_key(&id) || !self.shelf.has_report(id)) {
             return Err(NO_REPORT);
         }
-        let Ok(_alone) = self.comparing.try_lock() else { return Err(Refusal::Busy) };
+        let busy = || Refusal::Failed("other reports are being compared".to_owned());
+        let _place = self.comparisons.try_acquire().map_err(|_| busy())?;
+        let _alone = timeout(COMPARISON_MAX, self.comparing.lock()).await.map_err(|_| busy())?;
         comparison::compare(self.shelf.directory(), before, after).await
     }
 
@@ -217,11 +234,15 @@ impl Queue {
 
     /// Works the queue off, one job after the other.
     async fn work(self: Arc<Self>) {
-        while let Some((id, anyway)) = self.next() {
+        while let Some((mut id, anyway)) = self.next() {
             if !anyway && let Some(why) = load::look(&self.gateway).await {
                 self.note(id, why);
-                sleep(LOAD_PAUSE).await;
-                continue;
+                // A job that waits for a quiet gateway does not keep those that do not.
+                let Some(other) = self.next_anyway() else {
+                    sleep(LOAD_PAUSE).await;
+                    continue;
+                };
+                id = other;
             }
             let Some((job, cancelled)) = self.begin(id) else { continue };
             tracing::info!(id, command = job.command(), "a measurement begins");
@@ -237,6 +258,13 @@ impl Queue {
         let next = waiting.map(|job| (job.id, job.anyway));
         state.works = next.is_some();
         next
+    }
+
+    /// The next job that is to be measured on a gateway at work as well.
+    fn next_anyway(&self) -> Option<u64> {
+        let state = self.lock();
+        let mut waiting = state.jobs.values().filter(|job| job.state == BenchState::Submitted && !state.stops);
+        waiting.find(|job| job.anyway).map(|job| job.id)
     }
 
     /// Notes why a job still waits.

@@ -53,7 +53,10 @@ impl Shelf {
             let mut job = self.record(id).unwrap_or_else(|| unreadable(id));
             if !job.has_ended() {
                 job.end(BenchState::Failed, Some(GATEWAY_ENDED.to_owned()));
-                self.keep(&job)?;
+                if let Err(error) = self.keep(&job) {
+                    // It is failed again at the next start. Who removes jobs makes room on the disk.
+                    tracing::warn!(id, %error, "the state of a measurement cannot be written");
+                }
             }
             jobs.insert(id, job);
         }
@@ -133,8 +136,10 @@ pub(super) fn bytes_of(directory: &Path) -> u64 {
 
 /// A file that has no more than so many bytes.
 pub(super) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    let file = File::open(path)?;
+    let length = usize::try_from(file.metadata()?.len().min(bytes_max)).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(length + 1);
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         return Err(io::Error::other(format!("{}: more than {bytes_max} bytes", path.display())));
     }
@@ -187,6 +192,32 @@ mod tests {
             assert_eq!(found.get(1..3), Some(&[(2, BenchState::Failed, ended), (10, BenchState::Failed, ended)][..]));
             assert_eq!(found.get(3..), Some(&[(11, BenchState::Failed, Some("its record cannot be read"))][..]));
         }
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_written_hides_no_job() {
+        let (_home, shelf) = shelf();
+        for (id, state) in [(1, BenchState::Done), (2, BenchState::Running)] {
+            shelf.make(&job(id, state)).unwrap();
+        }
+        // As a full disk would, for root as well.
+        fs::create_dir(shelf.place(2).join("job.json.new")).unwrap();
+        let states: Vec<_> = shelf.jobs().unwrap().into_values().map(|job| job.state).collect();
+        assert_eq!(states, [BenchState::Done, BenchState::Failed]);
+    }
+
+    #[test]
+    fn a_report_of_the_greatest_size_is_given_out() {
+        let (_home, shelf) = shelf();
+        shelf.make(&job(1, BenchState::Done)).unwrap();
+        let file = File::create(shelf.place(1).join(ReportFormat::Json.file())).unwrap();
+        file.set_len(REPORT_BYTES_MAX).unwrap();
+        assert_eq!(
+            shelf.report(1, ReportFormat::Json).unwrap().map(|report| report.len() as u64),
+            Some(REPORT_BYTES_MAX)
+        );
+        file.set_len(REPORT_BYTES_MAX + 1).unwrap();
+        assert!(shelf.report(1, ReportFormat::Json).is_err());
     }
 
     #[test]

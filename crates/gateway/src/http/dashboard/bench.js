@@ -134,7 +134,7 @@ export function bench(main) {
   const detail = make('div', { id: 'job' });
   const said = make('p', { role: 'status', 'aria-live': 'polite', class: 'dim' }, 'Loading');
   const bounds = make('p', { class: 'dim' });
-  let [chosen, shown, drawn, jobs, left] = [undefined, '', '', [], false];
+  let [chosen, shown, drawn, jobs, left, tries] = [undefined, '', '', [], false, 0];
   main.append(make('h1', {}, 'Bench'), form, section('Jobs', bounds, said, list), detail);
 
   async function submit(request) {
@@ -157,7 +157,7 @@ export function bench(main) {
     } catch (error) { said.textContent = error.message; }
   }
 
-  const pick = job => { chosen = job.id; load(`Job ${job.id} is shown below.`); };
+  const pick = job => { [chosen, shown, tries] = [job.id, '', 0]; load(`Job ${job.id} is shown below.`); };
 
   const actions = job => {
     const word = hasEnded(job) ? 'Remove' : 'Cancel';
@@ -206,7 +206,13 @@ export function bench(main) {
     if (!ended) box.append(moving(job));
     box.append(...samples(job.progress.samples));
     detail.replaceChildren(box);
-    if (ended && job.report) detail.append(await results(job, jobs));
+    if (!ended || !job.report) return;
+    const { found, complete } = await results(job, jobs);
+    // Another job may have been chosen meanwhile.
+    if (left || chosen !== job.id || !box.isConnected) return;
+    detail.replaceChildren(box, found);
+    // What could not be had is asked for again, a few times.
+    if (!complete && tries < 3) [shown, tries] = ['', tries + 1];
   }
 
   async function load(text) {

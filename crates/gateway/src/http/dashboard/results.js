@@ -163,7 +163,7 @@ async function remarked(place) {
   return text.split('\n').filter(line => line.startsWith('- ')).map(plainly).slice(0, REMARKS_MAX);
 }
 
-// Everything about a job that has a report.
+// Everything about a job that has a report, and whether it is complete.
 export async function results(job, jobs) {
   const place = `bench/${job.id}`;
   const link = (file, text) =>
@@ -181,10 +181,13 @@ export async function results(job, jobs) {
     const failures = report.runs.flatMap(run => why(run).map(text => `${title(run.experiment)}: ${text}`));
     const shown = changes.length > 0 ? figures(changes) : undefined;
     const broken = plain([...new Set(failures)].slice(0, FAILURES_MAX).join('; '));
-    return make('div', {}, section('Results', files, ...plots(runs, changes), shown,
+    const found = make('div', {}, section('Results', files, ...plots(runs, changes), shown,
       ...(remarks.length > 0 ? [make('h3', {}, 'Remarks of the generator'),
         make('ul', {}, ...remarks.map(remark => make('li', { class: 'name' }, plain(remark))))] : []),
       failures.length > 0 ? make('p', { class: 'bad name' }, broken) : undefined),
     ...(report.paper ? published(report.paper) : []), comparison(job, jobs));
-  } catch (error) { return section('Results', files, make('p', { class: 'bad' }, error.message)); }
+    return { found, complete: true };
+  } catch (error) {
+    return { found: section('Results', files, make('p', { class: 'bad' }, error.message)), complete: false };
+  }
 }
