@@ -129,7 +129,7 @@ PAGES = {
                 puts={'"seconds":5,"repeat":3': '"seconds":1,"repeat":1'}, says='"submitted"'),
             f"curl {API}/bench/1/report.md": Line(says="mqtt", is_patient=True),
             f"curl {API}/bench/1": Line(says='"progress"'),
-            f"curl --cacert ca.pem -u admin {HTTPS}/status": Line(says='"version"'),
+            f"curl --cacert ca.pem -u admin {HTTPS}/status": Line(says='"version"', is_patient=True),
             "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/json'": Line(
                 after=f"grep alice {DATA}/users.toml"),
             "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/toml'": Line(
