@@ -29,7 +29,7 @@ pub(crate) struct Benches(Option<Arc<Queue>>);
 impl Benches {
     /// Answers a command, at once or when it is carried out. `directory` is the data directory.
     pub(crate) fn command(&mut self, directory: &Path, gateway: &Arc<Shared>, command: BenchCommand) {
-        // What could not be read before may be readable now. Then there were no jobs.
+        // A directory that could not be read may be readable now. There were no jobs then.
         self.0 = self.0.take().filter(|queue| queue.lock().broken.is_none());
         let queue = self.0.get_or_insert_with(|| Arc::new(Queue::open(directory, Arc::clone(gateway))));
         tokio::spawn(answer(Arc::clone(queue), command));
