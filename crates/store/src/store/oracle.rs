@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use fogmux_bus::{Door, Meaning, MessageId, Publisher, Qos, Timestamp};
+use fogmux_bus::{Door, Meaning, MessageId, Publisher, Qos, Timestamp, durable::StoredMessage};
 use proptest::{collection::vec, prelude::*};
 
 use self::medium::Medium;
@@ -101,6 +101,23 @@ fn message_of(principal: &str, topic: &str, bytes: usize) -> Arc<Message> {
         sample: None,
         tag: OnceLock::new(),
     })
+}
+
+/// A message for sessions.
+fn stored_message(bytes: usize) -> StoredMessage {
+    StoredMessage {
+        topic: Topic::new("t").unwrap(),
+        payload: vec![7; bytes].into(),
+        qos: Qos::AtLeastOnce,
+        meaning: Meaning::Event,
+        content_type: None,
+        expires_unix_ms: None,
+        properties: None,
+        ingest_unix_ms: 0,
+        principal: "ada".into(),
+        client: "c".into(),
+        door: None,
+    }
 }
 
 fn wait(completion: &Completion) -> bool {

@@ -1,8 +1,8 @@
 //! Batches that are held: what is acknowledged in time is never written, and nothing that is needed is lost.
 
 use fogmux_bus::{
-    Meaning, SessionKey,
-    durable::{Gathering, Manner, Parcel, Recovered, SessionLog, SessionStore, StoredDelivery, StoredMessage},
+    SessionKey,
+    durable::{Gathering, Manner, Parcel, Recovered, SessionLog, SessionStore, StoredDelivery},
 };
 
 use super::*;
@@ -28,20 +28,7 @@ fn begin(store: &JournalStore) -> SessionLog {
 fn publish(store: &JournalStore, log: &mut SessionLog, bytes: usize) -> (Completion, StoredDelivery) {
     let gathering = Gathering::new(store);
     gathering.with(|batch| batch.charge(&"ada".into())).unwrap();
-    let message = StoredMessage {
-        topic: Topic::new("t").unwrap(),
-        payload: vec![7; bytes].into(),
-        qos: Qos::AtLeastOnce,
-        meaning: Meaning::Event,
-        content_type: None,
-        expires_unix_ms: None,
-        properties: None,
-        ingest_unix_ms: 0,
-        principal: "ada".into(),
-        client: "c".into(),
-        door: None,
-    };
-    let parcel = Parcel::new(&gathering, message).unwrap();
+    let parcel = Parcel::new(&gathering, stored_message(bytes)).unwrap();
     let manner = Manner { qos: Qos::AtLeastOnce, retain: false, share: 0, ids: [].into_iter().collect() };
     let delivery = log.deliver(&parcel, manner, &gathering).unwrap();
     delivery.sent();

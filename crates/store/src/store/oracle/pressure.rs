@@ -2,8 +2,8 @@
 //! itself, and the memory of pending writes is bounded.
 
 use fogmux_bus::{
-    Meaning, SessionKey,
-    durable::{Gathering, Manner, Parcel, SessionLog, SessionStore, StoredMessage},
+    SessionKey,
+    durable::{Gathering, Manner, Parcel, SessionLog, SessionStore},
 };
 
 use super::*;
@@ -20,22 +20,6 @@ fn open(medium: &Arc<Medium>) -> JournalStore {
 
 fn put(store: &JournalStore, who: &str, topic: &str, bytes: usize) -> Completion {
     store.put(&message_of(who, topic, bytes), None, None)
-}
-
-fn stored_message() -> StoredMessage {
-    StoredMessage {
-        topic: Topic::new("t").unwrap(),
-        payload: "x".into(),
-        qos: Qos::AtLeastOnce,
-        meaning: Meaning::Event,
-        content_type: None,
-        expires_unix_ms: None,
-        properties: None,
-        ingest_unix_ms: 0,
-        principal: "ada".into(),
-        client: "c".into(),
-        door: None,
-    }
 }
 
 fn is_taken(completion: &Completion) -> bool {
@@ -121,7 +105,7 @@ fn what_waits_for_sessions_counts_for_their_principal() {
     for number in 0..80 {
         let gathering = Gathering::new(&store);
         gathering.with(|batch| batch.charge(&"ada".into())).unwrap();
-        let parcel = Parcel::new(&gathering, stored_message()).unwrap();
+        let parcel = Parcel::new(&gathering, stored_message(1)).unwrap();
         let manner = || Manner { qos: Qos::AtLeastOnce, retain: false, share: 0, ids: [].into_iter().collect() };
         for (log, _) in &mut sessions {
             match log.deliver(&parcel, manner(), &gathering) {
