@@ -66,13 +66,14 @@ async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", default="target/debug/fogmux", help="the gateway to test")
     parser.add_argument("--part", choices=PARTS, action="append", help="only this")
+    parser.add_argument("--skip", choices=PARTS, action="append", default=[], help="not this")
     parser.add_argument("--client", action="append", help="only clients whose name contains this")
     parser.add_argument("--payload", action="append", help="only this payload")
     parser.add_argument("--scenario", action="append", help="only scenarios whose name contains this")
     arguments = parser.parse_args()
     # slixmpp leaves tasks behind when a stream is cut, as many tests do on purpose.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    parts = arguments.part or PARTS
+    parts = [part for part in arguments.part or PARTS if part not in arguments.skip]
     report, began = Report(), time.monotonic()
     if "documents" in parts:
         from documents import run_documents

@@ -1,12 +1,13 @@
 //! Running programs: the line that is run is printed first, and an exit code other than 0 is an error.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// A command whose first word and arguments are given at once.
 pub(crate) fn command<S: AsRef<OsStr>>(program: S, arguments: &[&str]) -> Command {
@@ -99,6 +100,26 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs both at once to their ends. The output of the second is shown when the first has ended.
+pub(crate) fn run_both(first: &mut Command, second: &mut Command) -> Result<()> {
+    let line = line(second);
+    let mut child = second.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let mut output = child.stdout.take().context("the output is piped")?;
+    let reader = thread::spawn(move || {
+        let mut text = Vec::new();
+        output.read_to_end(&mut text).map(|_| text)
+    });
+    let outcome = run(first);
+    println!("$ {line}");
+    let text = reader.join().map_err(|_| anyhow!("the reader of `{line}` panicked"))??;
+    show(text.as_slice())?;
+    let status = child.wait().with_context(|| format!("`{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` ended with {status}");
+    }
+    outcome
+}
+
 /// Runs to the end and gives standard output; standard error is shown.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = line(command);
@@ -144,6 +165,15 @@ mod tests {
         assert_eq!(passed("15873 passed, 1 failed in 90 s\n"), Some(15_873));
         assert_eq!(passed("145 tests, 145 passed, 0 skipped, 0 failed\n"), None);
         assert_eq!(passed("delivery a case: ok in 1 s\n"), None);
+    }
+
+    #[test]
+    fn of_two_that_run_at_once_both_must_end_well() {
+        let (good, bad) = (|| command("true", &[]), || command("false", &[]));
+        assert!(run_both(&mut good(), &mut good()).is_ok());
+        assert!(run_both(&mut bad(), &mut good()).is_err());
+        assert!(run_both(&mut good(), &mut bad()).is_err());
+        assert!(run_both(&mut good(), &mut command("no such program", &[])).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::command::{cargo_tree, command, run};
+use crate::command::{cargo_tree, command, run, run_both};
 use crate::tree::Tree;
 use crate::{gateway, peers, setup};
 
@@ -41,15 +41,21 @@ pub(crate) fn hostile(tree: &Tree) -> Result<()> {
     run(tests.current_dir(tree.root()).env("FOGMUX_BIN", binary))
 }
 
-/// Every publisher by every reader, with clients that others wrote.
+/// Every publisher by every reader, with clients that others wrote. Scenarios and the commands of the documents wait
+/// for most of their time, so they run beside the rest.
 pub(crate) fn interop(tree: &Tree) -> Result<()> {
     setup::clients(tree)?;
     setup::browser()?;
     let binary = gateway::build(tree)?;
-    let mut python = command(tree.python(), &["-u"]);
-    python.arg(tree.root().join("tests/interop")).arg("--bin").arg(binary);
-    python.env("FOGMUX_CLIENTS", tree.clients()).env("XDG_STATE_HOME", tree.target().join("tmp/state"));
-    run(python.current_dir(tree.root()).env("PYTHONDONTWRITEBYTECODE", "1"))
+    let python = |option: &str, state: &str| {
+        let mut python = command(tree.python(), &["-u"]);
+        python.arg(tree.root().join("tests/interop")).arg("--bin").arg(&binary);
+        python.args([option, "scenarios", option, "documents"]);
+        python.env("FOGMUX_CLIENTS", tree.clients()).env("XDG_STATE_HOME", tree.target().join("tmp").join(state));
+        python.current_dir(tree.root()).env("PYTHONDONTWRITEBYTECODE", "1");
+        python
+    };
+    run_both(&mut python("--part", "state"), &mut python("--skip", "state-of-others"))
 }
 
 /// The traffic generator: runs every bench of a door once, at every door and against foreign servers. Then opens the
