@@ -12,6 +12,7 @@
 
 mod authority;
 mod files;
+mod names;
 mod revocation;
 
 use std::{
@@ -42,6 +43,8 @@ pub use self::{
 pub use crate::dates::{Dates, dates, next_updates};
 use crate::{error::TlsError, pem, profile::KeyKind, provider::provider, tls::TlsConfig};
 
+/// The name of the files of the gateway's certificate and key.
+const SERVER: &str = "server";
 const DAY: Duration = Duration::from_secs(86_400);
 const CA_VALIDITY: Duration = DAY.saturating_mul(3650);
 /// Apple's systems refuse more than 825 days even from authorities the user added.
@@ -118,7 +121,7 @@ pub enum PkiError {
 /// names, and leaves the rest as it is.
 ///
 /// The certificate is for localhost, 127.0.0.1, ::1, this host's name (also with `.local`) and `names`, which are DNS
-/// names or addresses.
+/// names or addresses; and for the names of the one that it replaces, which devices may know the gateway by.
 ///
 /// # Errors
 /// [`PkiError`].
@@ -126,14 +129,14 @@ pub fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<Pki
     ensure_server(directory, KeyKind::EcdsaP256, names, now)
 }
 
-/// [`ensure`] for a key of another kind, in files of its own.
+/// [`ensure`] for a key of another kind, in files of its own. Its certificate has the names of that of [`ensure`] too.
 ///
 /// # Errors
 /// [`PkiError`].
 pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<Pki, PkiError> {
     let name = match kind {
-        KeyKind::EcdsaP256 => "server".to_owned(),
-        KeyKind::Rsa2048 | KeyKind::Rsa4096 => format!("server-{}", kind.name()),
+        KeyKind::EcdsaP256 => SERVER.to_owned(),
+        KeyKind::Rsa2048 | KeyKind::Rsa4096 => format!("{SERVER}-{}", kind.name()),
     };
     let pki = Pki {
         ca: directory.join("ca.pem"),
@@ -141,7 +144,9 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
         key: directory.join(format!("{name}.key")),
         renewed: false,
     };
-    let names = subject_names(names);
+    let mut names = subject_names(names);
+    let older = [directory.join(SERVER).with_added_extension("pem"), pki.certificate.clone()];
+    older.iter().flat_map(|file| names::of_file(file)).for_each(|name| names::add(&mut names, name));
     let good = |pki: &Pki| is_good(pki, &names, believable(now));
     // The authority's key is not touched while there is nothing to be signed.
     if Authority::exists(directory)? && pki.key.exists() && good(&pki)? {
@@ -257,10 +262,8 @@ fn subject_names(more: &[String]) -> Vec<ServerName<'static>> {
     let host = hostname();
     let local = host.as_ref().filter(|host| !host.contains('.')).map(|host| format!("{host}.local"));
     for name in ["localhost".to_owned()].into_iter().chain(host).chain(local).chain(more.iter().cloned()) {
-        if let Ok(name) = ServerName::try_from(name)
-            && !names.contains(&name)
-        {
-            names.push(name);
+        if let Ok(name) = ServerName::try_from(name) {
+            names::add(&mut names, name);
         }
     }
     names

@@ -64,6 +64,37 @@ fn it_is_made_once_reused_and_renewed_in_time() {
     assert!(!make(&["not a name".into()], 800).renewed);
 }
 
+/// `fogmux pki server NAME` asks for names that the gateway, which renews the certificate, knows nothing of.
+#[test]
+fn names_that_were_asked_for_once_are_in_every_later_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    let asked: Vec<String> = ["fog.example", "192.0.2.7", "2001:db8::7"].map(str::to_owned).into();
+    ensure(directory.path(), &asked, at(0)).unwrap();
+    let all = subject_names(&asked);
+    for days in [800, 1_600, 2_400] {
+        let renewed = ensure(directory.path(), &["other.example".into()], at(days)).unwrap();
+        assert!(renewed.renewed, "{days}");
+        let names = names::of_file(&renewed.certificate);
+        assert!(all.iter().all(|name| names.contains(name)), "{days}: {names:?}");
+        assert_eq!(names.len(), all.len() + 1, "{days}: {names:?}");
+    }
+}
+
+/// A certificate with another key is for the same gateway.
+#[cfg(feature = "tls-openssl")]
+#[test]
+fn a_certificate_with_another_key_has_the_names_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let of_kind = |kind, names: &[String], days| ensure_server(directory.path(), kind, names, at(days)).unwrap();
+    assert!(of_kind(KeyKind::Rsa2048, &[], 0).renewed);
+    ensure(directory.path(), &["fog.example".into()], at(1)).unwrap();
+    let again = of_kind(KeyKind::Rsa2048, &[], 2);
+    assert!(again.renewed, "it lacks a name");
+    let fog = ServerName::try_from("fog.example").unwrap();
+    assert!(names::of_file(&again.certificate).contains(&fog));
+    assert!(!of_kind(KeyKind::Rsa2048, &[], 3).renewed);
+}
+
 #[test]
 fn a_wrong_clock_still_makes_a_certificate() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,0 +1,40 @@
+//! The names that a server's certificate is for.
+
+use std::{net::IpAddr, path::Path};
+
+use rustls::pki_types::ServerName;
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
+
+use crate::pem;
+
+/// Adds a name, unless it is there already.
+pub(super) fn add(names: &mut Vec<ServerName<'static>>, name: ServerName<'static>) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
+}
+
+/// The names in the certificate of a file: a new one in its place is for these as well, whoever asked for them. None
+/// if there is no certificate that can be read.
+pub(super) fn of_file(file: &Path) -> Vec<ServerName<'static>> {
+    let chain = pem::certificates(file).unwrap_or_default();
+    let Some((_, certificate)) = chain.first().and_then(|leaf| X509Certificate::from_der(leaf).ok()) else {
+        return Vec::new();
+    };
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let names = alternatives.iter().flat_map(|extension| &extension.value.general_names);
+    names.filter_map(server_name).collect()
+}
+
+/// A DNS name or an address as a name of a server.
+fn server_name(name: &GeneralName<'_>) -> Option<ServerName<'static>> {
+    match name {
+        GeneralName::DNSName(name) => ServerName::try_from((*name).to_owned()).ok(),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let address = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok()?;
+            Some(ServerName::IpAddress(address.into()))
+        }
+        _ => None,
+    }
+}
