@@ -219,6 +219,19 @@ PAGES = {
         lines={
             "promtool ": Line(elsewhere="tests/delivery/operation/monitoring.rs"),
         }),
+    f"{OPERATING}/profiles.md": Page(
+        config="".join(f'[listeners.{name}]\nkind = "{kind}"\naddress = "192.0.2.10:{port}"\nprofile = "{profile}"\n'
+                       for name, kind, port, profile in (
+                           ("mqtts", "mqtts", 8883, "modern"), ("mqtts_psk", "mqtts", 8884, "psk"),
+                           ("mqtts_high", "mqtts", 8885, "high"), ("coaps", "coaps", 5684, "modern"))),
+        prepare=f"cp {DATA}/pki/ca.pem ca.pem",
+        lines={
+            "mosquitto_pub ": Line(is_patient=True),
+            "mosquitto_sub ": Line(says="^21.5$", is_patient=True),
+            "openssl s_client": Line(says="TLSv1.3"),
+            "coap-client-openssl ": Line(says="21.5", is_patient=True),
+            "fogmux get --oscore": Line(says="21.5", is_patient=True),
+        }),
     f"{OPERATING}/systemd.md": Page(
         lines={
             "fogmux check --data": Line(
