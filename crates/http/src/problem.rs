@@ -77,6 +77,8 @@ pub enum Kind {
     Unavailable,
     /// A measurement would compete with the work of the gateway.
     Loaded,
+    /// The store cannot keep what is to be kept (RFC 4918 §11.5).
+    InsufficientStorage,
 }
 
 impl Kind {
@@ -145,6 +147,7 @@ impl Kind {
             Self::Internal => (500, "urn:fogmux:problem:internal", "The gateway failed"),
             Self::Unavailable => (503, "urn:fogmux:problem:unavailable", "The gateway cannot take this now"),
             Self::Loaded => (503, "urn:fogmux:problem:loaded", "The gateway is at work"),
+            Self::InsufficientStorage => (507, "urn:fogmux:problem:insufficient-storage", "The store cannot keep it"),
         }
     }
 }

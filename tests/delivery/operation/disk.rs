@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use fogmux_tests::coap::{self, CON, PUT};
 use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::mqtt::{self, Connection, V4, V5};
 use fogmux_tests::suite::Case;
@@ -90,7 +91,7 @@ pub(super) fn exhaust(gateway: &Gateway) -> Result<()> {
             let (topic, value) = (format!("/topics/full/{bytes}/{number}"), "x".repeat(bytes));
             let put = http(gateway, "PUT", &topic, value.as_bytes())?;
             let read = http(gateway, "GET", &topic, b"")?;
-            if put.0 == 503 {
+            if put.0 == 507 {
                 ensure!(read.0 == 404, "a refused value is read: {:.20}", read.1);
                 break;
             }
@@ -127,23 +128,26 @@ fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
     let state = |state: &str| metrics.get(&format!("fogmux_store_state{{state=\"{state}\"}}")).copied();
     ensure!(state("writable") == Some(0.0) && state("read-only") == Some(1.0), "the state in /metrics");
     let put = http(gateway, "PUT", "/topics/kept/new", b"1")?;
-    ensure!(put.0 == 503, "PUT: {put:?}");
+    ensure!(put.0 == 507, "PUT: {put:?}");
     let read = http(gateway, "GET", "/topics/kept/new", b"")?;
     ensure!(read.0 == 404, "a refused value is read: {read:?}");
     let put = http(gateway, "PUT", "/topics/kept/000007", b"other")?;
     let read = http(gateway, "GET", "/topics/kept/000007", b"")?;
-    ensure!(put.0 == 503 && read.1 != "other", "a refused value is read: {read:?}");
+    ensure!(put.0 == 507 && read.1 != "other", "a refused value is read: {read:?}");
     let delete = http(gateway, "DELETE", "/topics/kept/000008", b"")?;
     let read = http(gateway, "GET", "/topics/kept/000008", b"")?;
-    ensure!(delete.0 == 503 && read.0 == 200, "a refused removal is seen: {delete:?} {read:?}");
-    // 0x83: Implementation specific error. Version 3.1.1 has no word for it but the end of the connection (ADR 0012).
+    ensure!(delete.0 == 507 && read.0 == 200, "a refused removal is seen: {delete:?} {read:?}");
+    // 0x97: Quota exceeded. Version 3.1.1 has no word for it but the end of the connection (ADR 0012).
     let mut five = Connection::open(gateway.address("mqtt")?, V5, "five")?;
     five.stream.write_all(&mqtt::publish(V5, b"kept/new", b"1", 1, true, 1))?;
     let ack = five.read()?;
-    ensure!(ack.0 == 0x40 && ack.1.get(2) == Some(&0x83), "PUBACK {ack:?}");
+    ensure!(ack.0 == 0x40 && ack.1.get(2) == Some(&0x97), "PUBACK {ack:?}");
     let mut four = Connection::open(gateway.address("mqtt")?, V4, "four")?;
     four.stream.write_all(&mqtt::publish(V4, b"kept/new", b"1", 1, true, 1))?;
     ensure!(four.read().is_err(), "3.1.1 was acknowledged");
+    let socket = coap::endpoint(gateway.address("coap")?)?;
+    let answer = coap::exchange(&socket, &coap::request(CON, PUT, 1, b"t", "kept/new", &[], b"1"), b"t")?;
+    ensure!(coap::dotted(&answer) == "5.03", "CoAP PUT: {}", coap::dotted(&answer));
     let read = http(gateway, "GET", "/topics/kept/new", b"")?;
     ensure!(read.0 == 404, "a refused value is read: {read:?}");
     refuses_to_retract(gateway)
@@ -218,7 +222,7 @@ fn refuses_without_values(gateway: &Gateway) -> Result<()> {
     ensure!(ready.0 == 503 && ready.1.contains("store"), "/readyz: {ready:?}");
     let put = http(gateway, "PUT", "/topics/kept/new", b"1")?;
     let read = http(gateway, "GET", "/topics/kept/new", b"")?;
-    ensure!(put.0 == 503 && read.0 == 404, "PUT: {put:?}, GET: {read:?}");
+    ensure!(put.0 == 507 && read.0 == 404, "PUT: {put:?}, GET: {read:?}");
     Ok(())
 }
 
@@ -253,7 +257,7 @@ fn fills_up(durability: &str) -> Result<String> {
         let value = format!("{round} {}", "x".repeat(20_000));
         let put = http(&gateway, "PUT", "/topics/a", value.as_bytes())?;
         let read = http(&gateway, "GET", "/topics/a", b"")?;
-        if put.0 == 503 {
+        if put.0 == 507 {
             ensure!(read.1 == latest, "a refused value is read: {:.20}", read.1);
             break;
         }

@@ -129,7 +129,7 @@ fn no_room() -> Result<String> {
             nothing_is_gone(&gateway, &disk.seen)?;
             // The store's own files may have room.
             let (ready, put) = (http(&gateway, "GET", "/readyz", b"")?, http(&gateway, "PUT", "/topics/new", b"1")?);
-            ensure!((ready.0, put.0 < 300) == (200, true) || put.0 == 503, "/readyz: {ready:?}, PUT {put:?}");
+            ensure!((ready.0, put.0 < 300) == (200, true) || put.0 == 507, "/readyz: {ready:?}, PUT {put:?}");
             stop(gateway)?;
         }
         disk.empty()?;
@@ -193,7 +193,7 @@ fn refused() -> Result<String> {
         let gateway = disk.start(&data, &["store.durability=group"])?;
         disk.fill(left)?;
         let results = publish(&gateway)?;
-        ensure!(results.contains(&503), "{left} bytes were room enough: {results:?}");
+        ensure!(results.contains(&507), "{left} bytes were room enough: {results:?}");
         compare(&gateway, &results).context("while it runs")?;
         stop(gateway)?;
         let gateway = disk.start(&data, &["store.durability=group"])?;
@@ -203,7 +203,7 @@ fn refused() -> Result<String> {
         let mut gateway = disk.start(&data, &["store.durability=group"])?;
         compare(&gateway, &results).context("after a restart with room")?;
         gateway.settle()?;
-        refused += results.iter().filter(|&&status| status == 503).count();
+        refused += results.iter().filter(|&&status| status == 507).count();
         taken += results.iter().filter(|&&status| status < 300).count();
     }
     Ok(format!("({taken} taken, {refused} refused)"))
@@ -232,7 +232,7 @@ fn publish(gateway: &Gateway) -> Result<Vec<u16>> {
 fn compare(gateway: &Gateway, results: &[u16]) -> Result<()> {
     for (number, published) in results.iter().enumerate() {
         let read = http(gateway, "GET", &format!("/topics/all/{number}"), b"")?.0;
-        let expected = if *published == 503 { 404 } else { 200 };
+        let expected = if *published == 507 { 404 } else { 200 };
         ensure!(read == expected, "{number} was published with {published} and is read with {read}: {results:?}");
     }
     Ok(())

@@ -108,7 +108,8 @@ fn extra(kind: Kind, headers: &mut HeaderMap) {
         | Kind::HeadersTooLarge
         | Kind::Internal
         | Kind::Unavailable
-        | Kind::Loaded => {}
+        | Kind::Loaded
+        | Kind::InsufficientStorage => {}
     }
 }
 

@@ -234,14 +234,19 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
         pause.keep(&conn.ctx).await;
     }
     let kept = published.completions.of(0).clone().await;
-    kept.map_err(|failed| Problem::new(Kind::Unavailable).detail(failed.to_string()))?;
+    kept.map_err(|StoreFailed| unkept())?;
     Ok(outcome.replaced)
 }
 
-/// 503 for a publication that the bus refused: the store takes nothing, or the limit on retained messages is reached.
+/// 507 for what the store does not keep: its disk is full or fails.
+fn unkept() -> Problem<'static> {
+    Problem::new(Kind::InsufficientStorage).detail(StoreFailed.to_string())
+}
+
+/// The answer to a publication that the bus refused: 507 if the store takes nothing, 503 if a limit is reached.
 pub(super) fn refused(outcome: Outcome) -> Problem<'static> {
     if outcome.unkept {
-        return Problem::new(Kind::Unavailable).detail(StoreFailed.to_string());
+        return unkept();
     }
     Problem::new(Kind::Unavailable).detail("there is no room for the message now").retry_after(1)
 }

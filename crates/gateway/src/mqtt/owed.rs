@@ -19,21 +19,13 @@ pub(super) struct Owed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
     Nothing,
-    /// That the message is retained.
-    Retained,
-    /// That sessions get the message, or that it is not taken twice.
-    Delivered,
+    /// That the message is retained, that sessions get it, or that it is not taken twice.
+    Kept,
 }
 
 impl Promise {
     pub(super) fn of(publication: &Publication<'_>) -> Self {
-        if publication.outcome().stored {
-            Self::Delivered
-        } else if publication.meaning.is_state() {
-            Self::Retained
-        } else {
-            Self::Nothing
-        }
+        if publication.outcome().stored || publication.meaning.is_state() { Self::Kept } else { Self::Nothing }
     }
 }
 
@@ -46,17 +38,12 @@ impl Owed {
     /// Whether it cannot be said any more once the store has failed. A message of which nothing is kept was delivered,
     /// and would be published twice by a client that is told otherwise.
     pub(super) const fn is_broken(&self) -> bool {
-        !matches!(self.promise, Promise::Nothing) && !self.reason.is_error()
-    }
-
-    /// The reason code once the store has failed.
-    pub(super) const fn failure(&self) -> ReasonCode {
-        match self.promise {
-            Promise::Delivered => ReasonCode::QUOTA_EXCEEDED,
-            Promise::Retained | Promise::Nothing => ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR,
-        }
+        matches!(self.promise, Promise::Kept) && !self.reason.is_error()
     }
 }
+
+/// The reason code of what the store does not keep (MQTT 5.0 §3.4.2.1, §3.5.2.1).
+pub(super) const UNKEPT: ReasonCode = ReasonCode::QUOTA_EXCEEDED;
 
 pub(super) type Owing = SmallVec<[Owed; 8]>;
 

@@ -61,7 +61,7 @@ impl Promises {
             if let Some(promise) = self.0.remove(id)
                 && let Some(publication) = batch.get(*index).filter(|publication| !publication.outcome().refused)
             {
-                promise.keep(completions.of(*index), owed::Promise::of(publication) != owed::Promise::Nothing);
+                promise.keep(completions.of(*index), owed::Promise::of(publication) == owed::Promise::Kept);
             }
         }
     }
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             for (id, _, _) in verdicts.iter().filter(|(_, qos, verdict)| is_promised(*qos, verdict)) {
                 let completer = Arc::<Completer>::default();
                 let completion = Completion::Waiting(Arc::clone(&completer));
-                mailbox.received.leave(&completion, Owed::of_kept(*id, Qos::ExactlyOnce, owed::Promise::Retained));
+                mailbox.received.leave(&completion, Owed::of_kept(*id, Qos::ExactlyOnce, owed::Promise::Kept));
                 promises.0.insert(*id, Promise(Some(completer)));
             }
         });

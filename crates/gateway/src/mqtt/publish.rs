@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
-    owed::{Owed, Owing, Pending, Promise},
+    owed::{Owed, Owing, Pending, Promise, UNKEPT},
     receive::Item,
     translate, unkept,
 };
@@ -293,7 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn reason_of(&self, publication: Option<&Publication<'_>>) -> Result<ReasonCode, End> {
         let outcome = publication.map(Publication::outcome).unwrap_or_default();
         match (outcome.refused, self.facts.version.is_v5()) {
-            (true, true) if outcome.unkept => Ok(ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR),
+            // The store, a limit or a share has no room for it.
             (true, true) => Ok(ReasonCode::QUOTA_EXCEEDED),
             (true, false) => Err(End::Refused),
             (false, _) if outcome.matched == 0 => Ok(ReasonCode::NO_MATCHING_SUBSCRIBERS),
@@ -343,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return Err(End::Refused);
                 }
                 for owed in first.owing.iter_mut().filter(|owed| owed.is_broken()) {
-                    owed.reason = owed.failure();
+                    owed.reason = UNKEPT;
                 }
             }
             self.acknowledge(&first.owing);

@@ -62,7 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let promise = Promise::of(publication);
                 if publication.outcome().refused {
                     mailbox.forget_received(id);
-                } else if promise != Promise::Nothing {
+                } else if promise == Promise::Kept {
                     mailbox.received.leave(completions.of(index), Owed::of_kept(id, Qos::ExactlyOnce, promise));
                 }
             }

@@ -285,7 +285,7 @@ fn a_repeat_waits_for_a_displaced_connection_that_takes_longer_than_the_next_one
                 device.send(&publish(version, topic, 2, topic == "no", true)).await;
                 let outcome = device.pubrec().await;
                 assert!(published() > u64::from(SET_ASIDE), "told {outcome:?} before the message is published");
-                let refused = version.is_v5().then_some((2, ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR));
+                let refused = version.is_v5().then_some((2, ReasonCode::QUOTA_EXCEEDED));
                 let taken = Some((2, ReasonCode::SUCCESS));
                 assert_eq!(outcome, if topic == "no" { refused } else { taken }, "{version:?}");
             });

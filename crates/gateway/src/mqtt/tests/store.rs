@@ -48,7 +48,7 @@ fn clearing_what_is_cleared_but_not_yet_on_disk_waits_for_the_disk_too() {
                 Event::Published { reason, .. } => *reason,
                 other => panic!("{other:?}"),
             });
-            assert_eq!(reason.await, ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR);
+            assert_eq!(reason.await, ReasonCode::QUOTA_EXCEEDED);
         }
     });
 }
@@ -70,7 +70,7 @@ fn a_failed_write_refuses_only_what_is_retained() {
         writer.stream.write_all(&out).await.unwrap();
         assert_eq!(reader.message().await.payload, b"2");
         completer.complete(Err(StoreFailed));
-        for expected in [ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR, ReasonCode::SUCCESS] {
+        for expected in [ReasonCode::QUOTA_EXCEEDED, ReasonCode::SUCCESS] {
             let reason = writer.next(|event| match event {
                 Event::Published { reason, .. } => *reason,
                 other => panic!("{other:?}"),
@@ -145,7 +145,7 @@ fn over_two_commits(version: Version) -> Vec<ReasonCode> {
 
 #[test]
 fn a_batch_over_two_commits_is_refused_only_from_the_one_on_that_fails() {
-    const FAILED: ReasonCode = ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR;
+    const FAILED: ReasonCode = ReasonCode::QUOTA_EXCEEDED;
     const DONE: ReasonCode = ReasonCode::SUCCESS;
     assert_eq!(over_two_commits(Version::V5), [DONE, DONE, FAILED, DONE]);
     assert_eq!(over_two_commits(Version::V311), [DONE, DONE], "then it is closed, for there is no way to refuse");

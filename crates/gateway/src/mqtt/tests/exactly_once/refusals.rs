@@ -23,7 +23,7 @@ fn a_repeat_is_refused_if_the_store_has_failed_meanwhile() {
                 device.nothing().await;
                 store.complete(Err(StoreFailed));
             }
-            let refused = version.is_v5().then_some((1, ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR));
+            let refused = version.is_v5().then_some((1, ReasonCode::QUOTA_EXCEEDED));
             assert_eq!(device.pubrec().await, refused, "{version:?} {ends:?}");
             if ends == Ends::Not && version.is_v5() {
                 assert_eq!(device.pubrec().await, refused, "the repeat too");
@@ -43,7 +43,7 @@ fn a_repeat_is_refused_if_the_store_has_failed_meanwhile() {
 /// before.
 #[test]
 fn a_refusal_that_was_not_sent_is_given_to_the_repeat() {
-    for (topic, reason) in [("$SYS/x", ReasonCode::NOT_AUTHORIZED), ("no", ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR)] {
+    for (topic, reason) in [("$SYS/x", ReasonCode::NOT_AUTHORIZED), ("no", ReasonCode::QUOTA_EXCEEDED)] {
         for ends in [Ends::Before, Ends::TakenOver, Ends::Not] {
             run_later(async |house, store| {
                 let both =
@@ -109,7 +109,7 @@ fn a_refusal_after_the_connection_was_displaced_is_given_to_the_repeat() {
             let mut device = house.raw(version, "device").await;
             assert!(device.0.session_present);
             device.send(&publish(version, "no", 2, true, true)).await;
-            let refused = version.is_v5().then_some((2, ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR));
+            let refused = version.is_v5().then_some((2, ReasonCode::QUOTA_EXCEEDED));
             assert_eq!(device.pubrec().await, refused, "{version:?}");
         });
     }
