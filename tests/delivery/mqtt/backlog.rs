@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "a subscriber that pauses gets the backlog over secure WebSocket", run: || pause(Transport::Wss) },
     Case { name: "a subscriber that pauses gets the backlog over HTTP/2", run: || pause(Transport::Http2) },
     Case { name: "a queue that is too small loses the oldest, and the loss is counted", run: overflow },
+    Case { name: "what an absent client loses is in the log, and not without a loss", run: away },
 ];
 
 const MESSAGES: usize = 7812;
@@ -76,4 +77,29 @@ fn overflow() -> Result<String> {
     drop(subscriber);
     gateway.settle()?;
     Ok(format!("{came} of {MESSAGES} came"))
+}
+
+/// The queue holds so many messages.
+const ROOM: usize = 100;
+
+fn away() -> Result<String> {
+    for count in [ROOM, ROOM + 1, 3 * ROOM] {
+        let mut gateway = Gateway::start(&[&format!("mqtt.queue_messages_max={ROOM}")])?;
+        let login = Login { session: 3600, ..Login::new("away", Transport::Tcp).v5() };
+        let mut subscriber = Client::login(&gateway, &login)?;
+        subscriber.subscribe(&["plant/1"], 1)?;
+        drop(subscriber);
+        gateway.wait_metric("fogmux_door_connections{door=\"mqtt\"}", Duration::from_secs(20), |count| count == 0.0)?;
+        let mut publisher = Client::open(&gateway, "publisher", Transport::Tcp)?;
+        publisher.publish_all((0..count).map(|_| ("plant/1", b"1".as_slice())), 1, false, 10)?;
+        drop(publisher);
+        let log = gateway.whole_log();
+        let line = log.lines().find(|line| line.contains("dropped that wait for an absent client"));
+        ensure!(line.is_some() == (count > ROOM), "{count} messages: {line:?}");
+        if let Some(line) = line {
+            ensure!(["anonymous", "plant/1", "messages=100"].iter().all(|word| line.contains(word)), "{line}");
+        }
+        gateway.settle()?;
+    }
+    Ok(String::new())
 }

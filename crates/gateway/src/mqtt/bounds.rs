@@ -11,7 +11,7 @@ use super::{
     config::{MqttConfig, SlowSubscriber},
     pace::{Distance, Pace},
 };
-use crate::stops::Stops;
+use crate::{stops::Stops, throttle::Throttle};
 
 /// The fraction of its queue above which a client that reads is behind.
 const BEHIND: usize = 16;
@@ -52,6 +52,8 @@ pub(super) struct Bounds {
     absent_bytes: AtomicUsize,
     memory: Arc<Memory>,
     stops: Arc<Stops>,
+    /// Of messages that absent clients lose.
+    pub(super) lost_log: Throttle,
 }
 
 impl Bounds {
@@ -67,6 +69,7 @@ impl Bounds {
             absent_bytes: AtomicUsize::new(0),
             memory: Arc::clone(memory),
             stops: Arc::clone(stops),
+            lost_log: Throttle::default(),
         }
     }
 

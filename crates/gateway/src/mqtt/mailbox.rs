@@ -31,7 +31,7 @@ use stored::Fate;
 use subscriptions::Subscriptions;
 
 use super::{access::Gate, bounds::Bounds, durable::Durable, kept::Kept, pace::Pace, translate};
-use crate::delivery_times::Marks;
+use crate::{delivery_times::Marks, shown::cut};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
@@ -183,12 +183,14 @@ impl MqttMailbox {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, false);
         if !self.may_grow(cost) || !self.may_take(cost, qos, held, now) {
+            self.note_lost(&kept, now);
             self.discard(kept);
             return Delivered::Full(1);
         }
         if self.durable.as_ref().is_some_and(|durable| durable.looked.is_worth_it()) && !self.fits(cost, qos, now) {
             displaced = self.drop_refused();
         }
+        let refused = displaced;
         while !self.fits(cost, qos, now) {
             if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
                 // The bounds have shrunk: the queue follows step by step, or one publication would pay for all.
@@ -202,6 +204,9 @@ impl MqttMailbox {
             self.drop_oldest();
             displaced += 1;
         }
+        if displaced > refused {
+            self.note_lost(&kept, now);
+        }
         self.queue_bytes += cost;
         self.queue.push_back(kept);
         if qos != Qos::AtMostOnce && self.connected {
@@ -214,6 +219,26 @@ impl MqttMailbox {
             _ if is_news && self.is_overrun() => Delivered::Overrun(displaced),
             _ => Delivered::Displaced(displaced),
         }
+    }
+
+    /// Logs that an absent client loses a message that its publisher has an acknowledgement for, a line a second at
+    /// most. One that is connected is disconnected for it, or its operator wants it so (`mqtt.slow_subscriber`).
+    #[cold]
+    fn note_lost(&self, cause: &Kept, now: Timestamp) {
+        if self.connected || cause.qos == Qos::AtMostOnce {
+            return;
+        }
+        let Some(suppressed) = self.bounds.lost_log.admit(now) else { return };
+        let (access, topic) = (self.gate.access(), cut(&cause.message.topic));
+        let (principal, messages, bytes) = (&*access.principal().name, self.queue.len(), self.queue_bytes);
+        tracing::warn!(
+            ?principal,
+            ?topic,
+            messages,
+            bytes,
+            suppressed,
+            "messages are dropped that wait for an absent client: its queue is full, or memory is tight"
+        );
     }
 
     /// Queues a retained message. It is shared with the retained map, and retained messages are pulled in small chunks
