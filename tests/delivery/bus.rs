@@ -41,6 +41,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "bus messages that thousands of filters match let neighbours in between",
         run: turns::filters_that_match,
     },
+    Case { name: "bus one XMPP request of many items lets neighbours in between", run: turns::one_request_of_xmpp },
     Case { name: "bus a batch that takes many turns keeps its order", run: turns::order },
     Case { name: "bus a clean start over a large session lets neighbours in between", run: turns::clean_start },
     Case { name: "bus a large session that expires lets neighbours in between", run: turns::large_session },

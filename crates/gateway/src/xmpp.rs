@@ -12,6 +12,7 @@ mod context;
 mod control;
 mod core;
 mod discover;
+mod divided;
 mod doubts;
 mod ending;
 mod fill;

@@ -36,11 +36,11 @@ fn open_session(gateway: &Gateway, client: &str) -> Result<Connection> {
     Ok(connection)
 }
 
-fn absent_sessions(gateway: &Gateway) -> Result<()> {
-    for number in 0..ABSENT {
+fn absent_sessions(gateway: &Gateway, many: usize) -> Result<()> {
+    for number in 0..many {
         open_session(gateway, &format!("absent-{number}"))?.subscribe(1, &["w"], 1)?;
     }
-    gateway.wait_metric("fogmux_bus_subscriptions", tcp::PATIENCE, |count| count >= ABSENT as f64)?;
+    gateway.wait_metric("fogmux_bus_subscriptions", tcp::PATIENCE, |count| count >= many as f64)?;
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn pings_until_answered(client: &mut Connection, neighbour: &mut Connection) -> 
 
 pub(super) fn absent_subscribers() -> Result<String> {
     let mut gateway = Gateway::start(&["workers.count=1"])?;
-    absent_sessions(&gateway)?;
+    absent_sessions(&gateway, ABSENT)?;
     let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
     let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
     let mut flood = mqtt::publish(V4, b"w", b"", 0, false, 0).repeat(MESSAGES);
@@ -127,7 +127,7 @@ pub(super) fn absent_subscribers_of_coap() -> Result<String> {
     const REQUESTS: usize = 8000;
     // Sessions in memory: millions of records would be the work of the disk.
     let mut gateway = Gateway::start(&["workers.count=1", "store.durability=none"])?;
-    absent_sessions(&gateway)?;
+    absent_sessions(&gateway, ABSENT)?;
     let address = gateway.address("coap_tcp")?;
     rounds(&mut gateway, || {
         Ok(std::thread::spawn(move || {
@@ -149,7 +149,7 @@ pub(super) fn absent_subscribers_of_xmpp() -> Result<String> {
     const ITEMS: usize = 64;
     // Sessions in memory: millions of records would be the work of the disk.
     let mut gateway = Gateway::start(&["workers.count=1", "store.durability=none"])?;
-    absent_sessions(&gateway)?;
+    absent_sessions(&gateway, ABSENT)?;
     let options = form("publish-options", &[("pubsub#persist_items", "0")]);
     let request = |node: &str, items: usize| {
         let items = "<item><a xmlns='b'/></item>".repeat(items);
@@ -172,11 +172,55 @@ pub(super) fn absent_subscribers_of_xmpp() -> Result<String> {
     })
 }
 
+/// The items of one request of XMPP to sessions with records, which are a lot of work each, take turns. They are
+/// answered whole, and before what was sent behind them.
+pub(super) fn one_request_of_xmpp() -> Result<String> {
+    const SESSIONS: usize = 1_000;
+    const ITEMS: usize = 64;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    absent_sessions(&gateway, SESSIONS)?;
+    let options = form("publish-options", &[("pubsub#persist_items", "0")]);
+    let request = |id: &str, items: &str| {
+        format!(
+            "<iq type='set' id='{id}' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+             <publish node='w'>{items}</publish><publish-options>{options}</publish-options></pubsub></iq>"
+        )
+    };
+    let item = |number: usize| format!("<item id='i{number}'><a xmlns='b'>{number}</a></item>");
+    let many = request("many", &(0..ITEMS).map(item).collect::<String>());
+    let flood = many + &request("one", &item(ITEMS));
+    let (config, address) = (tls::config(gateway.ca())?, gateway.address("xmpp")?);
+    let told = rounds(&mut gateway, || {
+        let mut session = Session::over(tcp::connect(address)?, &config, Via::Plain)?;
+        let flood = flood.clone();
+        Ok(std::thread::spawn(move || {
+            session.send(&flood)?;
+            let answers = session.until_count("</iq>", 2)?;
+            let ids: Vec<_> = answers.match_indices("<item id='").collect();
+            let numbers = ids.iter().map(|(at, found)| answers.get(at + found.len()..)?.split('\'').next());
+            let expected = (0..=ITEMS).map(|number| format!("i{number}"));
+            ensure!(numbers.eq(expected.collect::<Vec<_>>().iter().map(|id| Some(id.as_str()))), "{answers}");
+            Ok(())
+        }))
+    })?;
+    let mut session = open_session(&gateway, "absent-0")?;
+    for number in 0..=ITEMS {
+        let (first, body) = session.read()?;
+        let text = format!("<a xmlns='b'>{number}</a>");
+        let is_next = body.ends_with(text.as_bytes()) && first & 0xf0 == 0x30;
+        ensure!(is_next, "{number}: {first:#x} {}", String::from_utf8_lossy(&body));
+        let at = 4 + body.get(1).copied().map_or(0, usize::from);
+        let id = body.get(at - 2..at).map_or([0; 2], |id| [id[0], id[1]]);
+        session.stream.write_all(&[0x40, 2, id[0], id[1]])?;
+    }
+    Ok(told)
+}
+
 /// A batch that takes many turns is acknowledged and delivered in its order, also if its client goes at once.
 pub(super) fn order() -> Result<String> {
     const COUNT: u16 = 250;
     let mut gateway = Gateway::start(&["workers.count=1"])?;
-    absent_sessions(&gateway)?;
+    absent_sessions(&gateway, ABSENT)?;
     let mut subscriber = Connection::open(gateway.address("mqtt")?, V4, "subscriber")?;
     subscriber.subscribe(1, &["w"], 1)?;
     let batch = |qos: u8, retain: bool| -> Vec<u8> {

@@ -177,7 +177,7 @@ impl Core {
             self.handle_all(&stanzas);
             stanzas.drain(..).for_each(|stanza| spare.recycle(stanza));
             self.out.append(&mut tail);
-            let has_worked = reads >= READS_PER_TURN || self.deliveries.are_enough();
+            let has_worked = reads >= READS_PER_TURN || self.deliveries.are_enough() || self.divided().is_some();
             if !ended && (self.out.len() >= OUT_BYTES_HIGH || has_worked) {
                 self.stopped = used < bytes.len();
                 ended = true;

@@ -17,6 +17,7 @@ use fogmux_xmpp::{
 
 use super::{
     core::Core,
+    divided::{Divided, Done},
     nodes::{Made, NotMade},
     translate::{generated_id, item_id},
 };
@@ -27,7 +28,7 @@ const ITEM_ID_BYTES_MAX: usize = 1024;
 /// Bytes of a string that MQTT can carry (§1.5.4).
 const STRING_BYTES_MAX: usize = 65_535;
 
-/// Items of one request. A request is published in one piece, and others of the worker wait for that.
+/// Items of one request.
 const ITEMS_MAX: usize = 64;
 
 /// A parsed publish request.
@@ -67,6 +68,28 @@ pub(super) struct Work<'e> {
     pub(super) id: &'e str,
     pub(super) from: Option<&'e str>,
     pub(super) admitted: Admitted<'e>,
+}
+
+/// What the answer to a request repeats.
+pub(super) struct Head<'e> {
+    pub(super) id: &'e str,
+    pub(super) from: Option<&'e str>,
+    pub(super) topic: TopicRef<'e>,
+    pub(super) retain: bool,
+    /// A notification without an item, whose answer names none (§4.3).
+    pub(super) itemless: bool,
+}
+
+impl<'e> Work<'e> {
+    pub(super) fn head(&self) -> Head<'e> {
+        let Admitted { topic, retain, itemless, .. } = self.admitted;
+        Head { id: self.id, from: self.from, topic, retain, itemless }
+    }
+
+    /// The identifiers that the publisher chose, one for each item.
+    pub(super) fn ids(&self) -> impl Iterator<Item = Option<&'e str>> {
+        self.admitted.items.iter().map(|item| item.id)
+    }
 }
 
 /// The topic of a node; not every node name is one (MQTT 5.0 §4.7).
@@ -133,8 +156,10 @@ impl Core {
         if allowed { Ok(config) } else { Err(StanzaError::new(StanzaCondition::Forbidden)) }
     }
 
-    fn note_deliveries(&mut self, published: &Published) {
+    /// Notes a batch: this publisher may have to wait for its subscribers.
+    pub(super) fn note_published(&mut self, published: &Published) {
         self.deliveries.add(published.deliveries);
+        self.hold_back(FanOut::of(published), published.slow_down.clone());
     }
 
     /// The work that a stanza makes if it is a publish request, in deliveries.
@@ -146,8 +171,9 @@ impl Core {
         items.saturating_mul(self.ctx.worker.borrow_mut().reach(topic))
     }
 
-    /// Publishes all gathered requests as one batch, and answers each in order.
-    pub(super) fn publish(&mut self, works: &mut Vec<Work<'_>>) {
+    /// Publishes all gathered requests as one batch, and answers each in order. What is too much for one turn is divided
+    /// if nothing that came behind the requests is handled in this one.
+    pub(super) fn publish(&mut self, works: &mut Vec<Work<'_>>, are_last: bool) {
         if works.is_empty() {
             return;
         }
@@ -171,32 +197,39 @@ impl Core {
                 batch.push(publication);
             }
         }
-        let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        self.note_deliveries(&published);
-        self.hold_back(FanOut::of(&published), published.slow_down);
-        let mut outcomes = batch.iter();
-        for work in works.iter() {
-            let (place, start) = (batch.len() - outcomes.len(), self.out.len());
-            let ids = outcomes.by_ref().take(work.admitted.items.len());
-            let mut waits = work.admitted.retain;
-            let results: Vec<_> = ids
-                .map(|p| {
-                    waits |= p.outcome().stored;
-                    (p.outcome().refused, p.id().0)
-                })
-                .collect();
-            // All items of a request are in one batch of the store of sessions; at most one is retained.
-            let last = place + results.len().saturating_sub(1);
-            let failed = waits && self.wait_for(published.completions.of(last));
-            if failed || results.iter().any(|(refused, _)| *refused) {
-                self.held.refused(start);
-                self.send_error(work.id, work.from, &full());
-            } else {
-                self.send_published(work, &results);
+        let published = if are_last {
+            self.ctx.worker.borrow_mut().publish_some(&mut batch)
+        } else {
+            self.ctx.worker.borrow_mut().publish(&mut batch)
+        };
+        self.note_published(&published);
+        let mut place = 0;
+        for (index, work) in works.iter().enumerate() {
+            let end = place + work.admitted.items.len();
+            let mut done = Done::default();
+            done.add(batch.get(place..end.min(published.taken)).unwrap_or_default(), &published.completions, place);
+            if end > published.taken {
+                let rest = batch.get(published.taken..).unwrap_or_default();
+                self.divide(Divided::new(works.get(index..).unwrap_or_default(), done, rest));
+                break;
             }
+            self.settle(&work.head(), work.ids(), &done);
+            place = end;
         }
         drop(batch);
         works.clear();
+    }
+
+    /// Answers a request of which everything is published, or refused.
+    pub(super) fn settle<'i>(&mut self, head: &Head<'_>, ids: impl Iterator<Item = Option<&'i str>>, done: &Done) {
+        let start = self.out.len();
+        let failed = done.completions.iter().any(|completion| self.wait_for(completion));
+        if failed || done.results.iter().any(|(refused, _)| *refused) {
+            self.held.refused(start);
+            self.send_error(head.id, head.from, &full());
+        } else {
+            self.send_published(head, ids, &done.results);
+        }
     }
 
     /// Holds the next answer back, and what follows it, until the completion resolves; `true` when the store has failed
@@ -217,19 +250,23 @@ impl Core {
         if self.wait_for(&kept) { Err(full()) } else { Ok(()) }
     }
 
-    fn send_published(&mut self, work: &Work<'_>, results: &[(bool, u64)]) {
-        let answer = Answer { id: work.id, from: work.from, to: self.me.jid.as_str() };
-        let retain = work.admitted.retain;
-        let id = |(item, (_, id)): (&Item<'_>, &(bool, u64))| match item.id {
+    fn send_published<'i>(
+        &mut self,
+        head: &Head<'_>,
+        ids: impl Iterator<Item = Option<&'i str>>,
+        results: &[(bool, u64)],
+    ) {
+        let answer = Answer { id: head.id, from: head.from, to: self.me.jid.as_str() };
+        let id = |(chosen, (_, id)): (Option<&str>, &(bool, u64))| match chosen {
             Some(chosen) => Cow::Owned(chosen.to_owned()),
-            None if retain => Cow::Borrowed(pubsub::CURRENT),
+            None if head.retain => Cow::Borrowed(pubsub::CURRENT),
             None => Cow::Owned(generated_id(MessageId(*id))),
         };
-        let items = if work.admitted.itemless { &[] } else { &*work.admitted.items };
-        let ids: Vec<Cow<'static, str>> = items.iter().zip(results).map(id).collect();
+        let shown = if head.itemless { 0 } else { results.len() };
+        let ids: Vec<Cow<'static, str>> = ids.zip(results).take(shown).map(id).collect();
         let start = self.out.len();
         answer.result(&mut self.out, |w| {
-            pubsub::write_published(w, work.admitted.topic.as_str(), ids.iter().map(AsRef::as_ref));
+            pubsub::write_published(w, head.topic.as_str(), ids.iter().map(AsRef::as_ref));
         });
         self.held.answered(start, self.out.len());
         self.machine.sent(1, &mut self.out);
@@ -305,8 +342,7 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        self.note_deliveries(&published);
-        self.hold_back(FanOut::of(&published), published.slow_down);
+        self.note_published(&published);
         let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
         if outcome.precondition_failed {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));

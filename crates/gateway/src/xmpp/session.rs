@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use self::{deadlines::Stalled, stay::Login};
-use super::{core::Core, read};
+use super::{core::Core, divided::Divided, read};
 use crate::{
     clients::Listed,
     credential::Handshake,
@@ -162,6 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Whether everything that was published is sent, and everything said is answered.
     fn is_drained(&self) -> bool {
         self.core.held.is_empty()
+            && self.core.divided().is_none()
             && !self.core.owes()
             && !self.is_unwritten()
             && self.core.me.inbox.with_claim(self.claim, |inbox| inbox.is_empty()).unwrap_or(true)
@@ -188,6 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
             self.core.machine.fail(error, &mut self.core.out);
             self.kept = Vec::new();
+            drop(self.core.take_divided());
             self.place = None;
             turn::again(cx);
         }
@@ -302,7 +304,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 held_back.shorten();
             }
             ready!(held_back.poll(ctx, cx));
-            self.core.held_back = None;
+            if self.core.divided().is_none() {
+                self.core.held_back = None;
+            }
         }
         Poll::Ready(())
     }
@@ -329,7 +333,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// they have to end for others.
     fn poll_gave_way(&mut self, cx: &Context<'_>) -> bool {
         let unfinished = if self.kept.len() <= SMALL_BYTES { 0 } else { self.kept.capacity() };
-        let bytes = unfinished + self.unread_bytes();
+        let divided = self.core.divided().map_or(0, Divided::bytes);
+        let bytes = unfinished + divided + self.unread_bytes();
         if bytes == 0 {
             self.place = None;
             return false;
@@ -350,6 +355,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let core = &mut self.core;
         let ctx = std::rc::Rc::clone(&core.ctx);
         core.reserve();
+        if let Some(divided) = core.take_divided() {
+            core.publish_divided(divided);
+            return Poll::Ready(Ok(()));
+        }
         if core.stopped {
             // Input that was read earlier comes first.
             let used = core.take(&self.kept);

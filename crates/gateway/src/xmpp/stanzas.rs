@@ -33,13 +33,13 @@ impl Core {
             match stanza.name {
                 "iq" => self.handle_iq(stanza, &mut works),
                 "message" => {
-                    self.publish(&mut works);
+                    self.publish(&mut works, false);
                     self.handle_message(stanza);
                 }
                 _ => self.handle_presence(stanza),
             }
         }
-        self.publish(&mut works);
+        self.publish(&mut works, true);
     }
 
     /// Refuses messages, which reach nobody here. An error is never answered with an error (RFC 6120 §8.3.1), and a
@@ -102,7 +102,7 @@ impl Core {
                 }
             }
             (_, query) => {
-                self.publish(works);
+                self.publish(works, false);
                 if self.said.is_some() && self.presence_left > 0 {
                     self.presence_left -= 1;
                     self.apply_presence();
@@ -127,7 +127,7 @@ impl Core {
 
     /// Answers with an error, in turn.
     fn refuse(&mut self, id: &str, from: Option<&str>, works: &mut Vec<Work<'_>>, error: &StanzaError) {
-        self.publish(works);
+        self.publish(works, false);
         self.send_error(id, from, error);
     }
 
