@@ -10,6 +10,8 @@ use crate::{DecodeError, EncodeError, PacketType, ReasonCode, Version};
 
 /// Session Expiry Interval of a session that never ends (§3.1.2.11.2).
 pub const SESSION_NEVER_EXPIRES: u32 = u32::MAX;
+/// Mosquitto's default.
+const BRIDGE_WINDOW: u16 = 20;
 
 /// The largest values that the server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +90,7 @@ impl Negotiation {
             clean_start: connect.clean_start,
             session_expiry,
             keep_alive,
-            window: asked.receive_maximum.min(limits.window_max).max(1),
+            window: asked.receive_maximum.min(limits.window_max).min(window_of_bridge(connect)).max(1),
             packet_bytes_max: asked.packet_bytes_max,
             topic_alias_maximum: asked.topic_alias_maximum.min(limits.outgoing_alias_maximum),
             problem_information: asked.problem_information,
@@ -159,6 +161,12 @@ const fn may_be_anonymous(connect: &Connect<'_>) -> bool {
         Version::V311 => connect.clean_start,
         Version::V5 => true,
     }
+}
+
+/// The window of a bridge, which cannot ask for one before version 5. Mosquitto takes 20 messages of QoS 2 at a time
+/// (`max_inflight_messages`), answers the others with PUBREC and drops them.
+fn window_of_bridge(connect: &Connect<'_>) -> u16 {
+    if connect.bridge && !connect.version.is_v5() { BRIDGE_WINDOW } else { u16::MAX }
 }
 
 /// The server may choose the Keep Alive ([MQTT-3.2.2-21]) but can tell so in version 5 only.
