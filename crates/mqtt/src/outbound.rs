@@ -290,6 +290,13 @@ impl<M> State<M> {
         }
     }
 
+    /// The state after its message is taken back. An identifier of QoS 2 may be known to the peer, which would take the
+    /// next message under it for the same one: it is released, whether the peer knows it or not ([MQTT-4.3.3-8],
+    /// [MQTT-4.3.3-11]).
+    const fn withdrawn(&self) -> Self {
+        if matches!(self, Self::AwaitingPubrec(_)) { Self::AwaitingPubcomp } else { Self::Finished }
+    }
+
     fn into_message(self) -> Option<M> {
         match self {
             Self::AwaitingPuback(message) | Self::AwaitingPubrec(message) => Some(message),

@@ -99,6 +99,8 @@ fn away() -> Result<String> {
         if let Some(line) = line {
             ensure!(["anonymous", "plant/1", "messages=100"].iter().all(|word| line.contains(word)), "{line}");
         }
+        // Ends the session.
+        drop(Client::open(&gateway, "away", Transport::Tcp)?);
         gateway.settle()?;
     }
     Ok(String::new())

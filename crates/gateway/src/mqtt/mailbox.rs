@@ -72,6 +72,8 @@ pub(super) struct MqttMailbox {
     held_since: u32,
     /// The client is to be disconnected for what it holds.
     evicted: bool,
+    /// Of what is to be sent again some was restored at the start.
+    doubtful: bool,
     /// Why the session has ended, if its client did not end it.
     pub(super) ousted: Option<Ousted>,
     pub(super) received: Unreleased,
@@ -104,6 +106,7 @@ impl MqttMailbox {
             acknowledges: false,
             held_since: 0,
             evicted: false,
+            doubtful: false,
             ousted: None,
             received: Unreleased::default(),
             durable: None,

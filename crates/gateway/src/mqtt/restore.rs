@@ -9,7 +9,7 @@ use std::{
 
 use fogmux_auth::{ANONYMOUS, Door, Principal, SourceKind};
 use fogmux_bus::{
-    ClockSet, Mailbox, Message, Qos, ReadGate, SessionKey, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
+    ClockSet, Mailbox, Message, ReadGate, SessionKey, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
     durable::{
         Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, StoredMessage, Vouched,
         Wanted, session_left,
@@ -90,7 +90,7 @@ impl MqttDoor {
             let id = PacketId::new(id.get()).unwrap_or(PacketId::FIRST);
             mailbox.received.insert(id, usize::from(u16::MAX));
         }
-        mailbox.restore(exchanges(deliveries, released, messages, now));
+        mailbox.restore(exchanges(deliveries, released, messages, now), now.at);
         mailbox.drop_expired(now.at);
         if away_since_unix_ms.is_none() {
             // Or its time would begin again at each start.
@@ -199,8 +199,6 @@ fn exchanges(
         let shared = messages.entry(Arc::as_ptr(&message));
         let message = Arc::clone(shared.or_insert_with(|| Arc::new(message.restore(now.at, now.unix_ms))));
         let (sequence, qos) = (stored.sequence(), manner.qos);
-        // One of QoS 1 that has expired is not sent again; one of QoS 2 has to be (§4.3.3).
-        let may_be_sent = may_be_sent && (qos == Qos::ExactlyOnce || !message.is_expired(now.at));
         let (retain, ids, share) = (manner.retain, manner.ids, manner.share);
         let kept = Kept { message, qos, retain, timed: false, ids, share, stored: Some(Box::new(stored)) };
         (sequence, Some((kept, may_be_sent)))

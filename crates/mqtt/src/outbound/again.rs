@@ -23,25 +23,27 @@ impl<M> Outbound<M> {
     /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
     /// ([MQTT-3.3.1-1]), until the window closes or `out` has `stop` bytes. `describe` returns the message of an `M`.
     /// Gives back messages that count as delivered, because they are too large for the peer's present limit
-    /// ([MQTT-3.1.2-25]).
+    /// ([MQTT-3.1.2-25]). An identifier of QoS 2 among theirs is released by PUBREL, as by [`withdraw`](Self::withdraw).
     pub fn resend(
         &mut self,
         stop: usize,
         describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
         out: &mut Vec<u8>,
     ) -> Vec<M> {
-        self.resend_but(|_| false, stop, describe, out)
+        self.resend_but(|_| false, |_| false, stop, describe, out)
     }
 
-    /// The same without the PUBRELs that `holds_back` says: the caller sends them later.
+    /// The same without the PUBRELs that `holds_back` says: the caller sends them later. Messages of QoS 1 that are
+    /// `over` are given back, too, and not sent.
     pub fn resend_but(
         &mut self,
         holds_back: impl Fn(PacketId) -> bool,
+        over: impl Fn(&M) -> bool,
         stop: usize,
         describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
         out: &mut Vec<u8>,
     ) -> Vec<M> {
-        let mut too_large = Vec::new();
+        let mut unsent = Vec::new();
         while out.len() < stop {
             let overtaken = self.overtaken.as_mut().and_then(|overtaken| overtaken.next_to_resend());
             let (mut entry, id, is_overtaken) = match overtaken {
@@ -51,9 +53,15 @@ impl<M> Outbound<M> {
                     None => break,
                 },
             };
-            let again = self.again(&entry, id, &holds_back, &describe, out);
+            let is_over = matches!(&entry, State::AwaitingPuback(message) if over(message));
+            let mut again = Again::TooLarge;
+            if !is_over {
+                again = self.again(&entry, id, &holds_back, &describe, out);
+            }
             if matches!(again, Again::TooLarge) {
-                too_large.extend(std::mem::replace(&mut entry, State::Finished).into_message());
+                let next = entry.withdrawn();
+                unsent.extend(std::mem::replace(&mut entry, next).into_message());
+                again = self.again(&entry, id, &holds_back, &describe, out);
             }
             let is_closed = matches!(again, Again::Closed);
             match &mut self.overtaken {
@@ -77,7 +85,7 @@ impl<M> Outbound<M> {
             }
         }
         self.drop_finished();
-        too_large
+        unsent
     }
 
     /// Takes back the messages that were to be sent again and that `keeps` refuses, as for a client that has lost the
@@ -91,7 +99,7 @@ impl<M> Outbound<M> {
             if entry.message().is_none_or(&mut keeps) {
                 continue;
             }
-            let next = if matches!(entry, State::AwaitingPubrec(_)) { State::AwaitingPubcomp } else { State::Finished };
+            let next = entry.withdrawn();
             taken.extend(std::mem::replace(entry, next).into_message());
         }
         self.drop_finished();

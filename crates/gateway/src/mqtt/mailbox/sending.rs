@@ -21,9 +21,14 @@ impl MqttMailbox {
             let stop = self.bounds.out_bytes;
             let held_back = self.durable.as_ref().map_or(&[][..], |durable| durable.held_back());
             let holds_back = |id| held_back.contains(&id);
+            // Of a message that was restored nobody knows for certain that it was sent (ADR 0042).
+            let doubtful = self.doubtful;
+            let over = |kept: &Kept| doubtful && kept.message.is_expired(now);
             let out = &mut self.out;
-            let too_large = self.outbound.resend_but(holds_back, stop, |kept| translate::describe(kept, now), out);
-            self.finish(too_large.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
+            let unsent = self.outbound.resend_but(holds_back, over, stop, |kept| translate::describe(kept, now), out);
+            self.inflight_bytes -= unsent.iter().map(Kept::cost).sum::<usize>().min(self.inflight_bytes);
+            self.finish(unsent.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
+            self.doubtful &= self.outbound.is_resending();
         }
         // Otherwise the window stopped it, which an acknowledgement opens.
         let resends_more = self.outbound.is_resending() && self.out.len() >= self.bounds.out_bytes;

@@ -232,12 +232,21 @@ impl MqttMailbox {
 
     /// Takes over what the store has given back, in the order of the numbers. What may have been sent is sent again
     /// with its identifier; the rest waits in the queue ([MQTT-4.4.0-1], [MQTT-4.6.0-1]).
-    pub(in crate::mqtt) fn restore(&mut self, exchanges: impl Iterator<Item = (Sequence, Option<(Kept, bool)>)>) {
+    /// One of QoS 1 that has expired is not ([MQTT-3.3.2-5]); one of QoS 2 has to be (§4.3.3).
+    pub(in crate::mqtt) fn restore(
+        &mut self,
+        exchanges: impl Iterator<Item = (Sequence, Option<(Kept, bool)>)>,
+        now: Timestamp,
+    ) {
+        let mut over = Vec::new();
         for (sequence, exchange) in exchanges {
             let id = durable::of_sequence(sequence);
             match exchange {
                 // One whose identifier does not fit was never sent, so it cannot have been released.
                 None => drop(self.outbound.restore(id, Unfinished::Release)),
+                Some((kept, true)) if kept.qos == Qos::AtLeastOnce && kept.message.is_expired(now) => {
+                    over.extend(kept.stored.map(|stored| *stored));
+                }
                 Some((kept, true)) if self.queue.is_empty() => {
                     let (qos, cost) = (translate::to_mqtt(kept.qos), kept.cost());
                     match self.outbound.restore(id, Unfinished::Publish(qos, kept)) {
@@ -249,6 +258,8 @@ impl MqttMailbox {
                 Some((kept, _)) => self.enqueue_retained(kept),
             }
         }
+        self.doubtful = self.outbound.in_flight() > 0;
+        self.finish(over);
     }
 
     /// Notes received messages of QoS 2 in one batch with their deliveries, unless PUBREL has come.

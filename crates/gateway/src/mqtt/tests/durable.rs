@@ -4,6 +4,7 @@ mod any_order;
 mod asleep;
 mod disk;
 mod held;
+mod over;
 mod refused;
 mod sessions;
 mod shared;

@@ -1,0 +1,121 @@
+//! Messages in flight that the client that comes back may not be sent any more: too large for it, or expired.
+
+use fogmux_bus::{
+    Meaning,
+    durable::{Gathering, Manner, Parcel, StoredMessage},
+};
+
+use super::*;
+
+/// Whatever cannot be sent again leaves the window, and an identifier of QoS 2 is released ([MQTT-4.3.3-8]): the client
+/// would drop a later message under it.
+#[test]
+fn a_client_that_takes_less_than_before_gets_what_comes_after() {
+    let config = || MqttConfig { inflight_bytes_max: 100, ..MqttConfig::default() };
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        run(config(), async |house: House| {
+            let mut client = house.lasting("s").await;
+            client.subscribe("q", qos).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            writer.publish(&message("q", &[b'x'; 100], qos)).await;
+            let (id, ..) = publish_of(&client.packet().await);
+            drop(client);
+            let mut list = PropertyBuffer::new();
+            list.push(Property::MaximumPacketSize(50)).unwrap();
+            let mut client = house.connect(&lasting(&mut list, "s")).await;
+            assert!(client.session_present);
+            if qos == Qos::ExactlyOnce {
+                assert_eq!(client.packet().await, acknowledgement(0x62, id), "PUBREL");
+                client.write(&acknowledgement(0x70, id)).await;
+            }
+            writer.publish(&message("q", b"1", qos)).await;
+            let packet = client.packet().await;
+            assert_eq!((publish_of(&packet).1, packet.last()), (false, Some(&b'1')), "{qos:?}");
+        });
+    }
+}
+
+/// Milliseconds since 1970, so many seconds from now.
+fn in_seconds(seconds: i64) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap().saturating_add_signed(1000 * seconds)
+}
+
+/// The session `s` with these messages in flight, each with its QoS and the time at which it expires; its client was
+/// connected when the process ended.
+fn in_flight(messages: &[(u8, Qos, Option<u64>)]) -> MemoryStore {
+    let store = MemoryStore::default();
+    let mut batch = store.batch();
+    let mut log = SessionLog::begin(SessionKey(Arc::from("s")), Arc::from("anonymous"), Some(100), batch.as_mut());
+    drop(batch.append());
+    let gathering = Gathering::new(&store);
+    let parcels: Vec<_> = messages
+        .iter()
+        .map(|&(payload, qos, expires_unix_ms)| {
+            let message = StoredMessage {
+                topic: TopicRef::new("q").unwrap().to_topic(),
+                payload: vec![payload].into(),
+                qos: match qos {
+                    Qos::AtMostOnce => fogmux_bus::Qos::AtMostOnce,
+                    Qos::AtLeastOnce => fogmux_bus::Qos::AtLeastOnce,
+                    Qos::ExactlyOnce => fogmux_bus::Qos::ExactlyOnce,
+                },
+                meaning: Meaning::Event,
+                content_type: None,
+                expires_unix_ms,
+                properties: None,
+                ingest_unix_ms: in_seconds(-120),
+                principal: "anonymous".into(),
+                client: "writer".into(),
+                door: None,
+            };
+            let manner = Manner { qos: message.qos, retain: false, share: 0, ids: [].into_iter().collect() };
+            let parcel = Parcel::new(&gathering, message).unwrap();
+            drop(log.deliver(&parcel, manner, &gathering).unwrap());
+            parcel
+        })
+        .collect();
+    drop(gathering.append_published(parcels));
+    store.commit(usize::MAX);
+    store
+}
+
+/// Of QoS 1 nobody knows whether it was sent ([MQTT-3.3.2-5]); of QoS 2 it is sent again (§4.3.3), with DUP and its
+/// identifier, whatever has expired before it.
+#[test]
+fn what_expired_before_the_start_is_over_and_what_is_behind_it_is_sent_again() {
+    let past = Some(in_seconds(-60));
+    for first in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let messages = [(b'a', first, past), (b'b', Qos::ExactlyOnce, None), (b'c', Qos::AtLeastOnce, None)];
+        let store = in_flight(&messages);
+        run_committing(&store, async |house: House| {
+            let mut client = house.lasting("s").await;
+            assert!(client.session_present);
+            let skipped = usize::from(first == Qos::AtLeastOnce);
+            for (number, (payload, qos, _)) in (1..).zip(messages).skip(skipped) {
+                let packet = client.packet().await;
+                assert_eq!(publish_of(&packet), (number, true, qos as u8), "{packet:?}");
+                assert_eq!(packet.last(), Some(&payload));
+            }
+        });
+    }
+}
+
+#[test]
+fn what_expires_before_its_client_comes_back_after_a_start_is_over() {
+    for elapsed_s in [1, 12] {
+        let soon = Some(in_seconds(10));
+        let store = in_flight(&[(b'a', Qos::AtLeastOnce, soon), (b'b', Qos::AtLeastOnce, None)]);
+        run_committing(&store, async |house: House| {
+            tokio::time::pause();
+            tokio::time::advance(std::time::Duration::from_secs(elapsed_s)).await;
+            let mut client = house.lasting("s").await;
+            assert!(client.session_present);
+            let expected: &[u8] = if elapsed_s > 10 { b"b" } else { b"ab" };
+            for payload in expected {
+                assert_eq!(client.packet().await.last(), Some(payload), "after {elapsed_s} s");
+            }
+            client.silence().await;
+        });
+    }
+}
