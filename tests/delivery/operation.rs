@@ -4,6 +4,7 @@ mod backup;
 mod backup_places;
 mod checked;
 mod clock;
+mod clock_keys;
 mod control;
 mod damage;
 mod descriptors;
@@ -82,6 +83,9 @@ pub(crate) const CASES: &[Case] = &[
     clock::AHEAD_MEANWHILE,
     clock::CLEARED,
     clock::OVERDUE,
+    clock_keys::RESTORED,
+    clock_keys::WAITING,
+    clock_keys::CERTIFICATE,
     reload::FULL,
     reload::FULL_LATER,
     damage::DELETED,

@@ -28,6 +28,7 @@ use crate::cli::Backup;
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::installed::{self, Found};
+use crate::oscore;
 use crate::output::say;
 use manifest::Manifest;
 use sums::Summed;
@@ -81,7 +82,7 @@ fn write(gateway: &Found, arguments: &Backup, directory: &Path, out: &mut dyn Wr
     let source = Source::open(directory, &store)?;
     let running = matches!(source, Source::Running(_));
     let mut archive = Summed::new(out);
-    archive.add(manifest::NAME, &Manifest::new(&members).to_json()).map_err(failed)?;
+    archive.add(manifest::NAME, &Manifest::new(&members, oscore::reserved(directory)?).to_json()).map_err(failed)?;
     for member in &members.files {
         match member.open() {
             Ok((mut file, bytes)) => archive.add_from(&member.name, bytes, &mut file).map_err(failed)?,

@@ -1,6 +1,7 @@
 //! `fogmux check`: reports every error of a configuration at once.
 
 mod dates;
+mod directory;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -27,7 +28,12 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         let directory = directory_of(arguments, file);
         let mut problems = problems_of_files(&config, directory.as_deref());
         problems.0.extend(judged.problems);
-        let warnings = || remarks(&config, directory.as_deref()).into_iter().chain(judged.warnings).collect::<Vec<_>>();
+        let of_data = directory.as_deref().map(|directory| directory::judge(&config, directory)).unwrap_or_default();
+        problems.0.extend(of_data.problems);
+        let warnings = || {
+            let all = remarks(&config, directory.as_deref()).into_iter().chain(judged.warnings);
+            all.chain(of_data.warnings).collect::<Vec<_>>()
+        };
         if problems.0.is_empty() { Ok(warnings()) } else { Err(ReadError::Problems(problems)) }
     });
     match checked {
@@ -169,12 +175,7 @@ fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
 pub(crate) fn problems_of_files(config: &Config, directory: Option<&Path>) -> Problems {
     let mut problems = Vec::new();
     let mut note = |key: &str, found: fogmux_auth::Problems| {
-        problems.extend(found.0.into_iter().map(|problem| Problem {
-            location: Some(Location { file: problem.file, line: problem.line }),
-            key: key.to_owned(),
-            found: problem.message,
-            accepted: String::new(),
-        }));
+        problems.extend(found.0.into_iter().map(|found| problem(key, found)));
     };
     if let Some(Err(found)) = config.auth.acl_file.as_deref().map(Acl::load) {
         note("auth.acl_file", found);
@@ -194,6 +195,16 @@ pub(crate) fn problems_of_files(config: &Config, directory: Option<&Path>) -> Pr
     problems_of_certificates(config, &mut note);
     problems.extend(lack_of_rules(config, directory));
     Problems(problems)
+}
+
+/// Returns a problem of a file that a key names, or would name if it were not at its usual place.
+fn problem(key: &str, found: fogmux_auth::Problem) -> Problem {
+    Problem {
+        location: Some(Location { file: found.file, line: found.line }),
+        key: key.to_owned(),
+        found: found.message,
+        accepted: String::new(),
+    }
 }
 
 /// Finds anonymous access beyond loopback without access rules, which a start refuses.

@@ -92,6 +92,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         not_started(&error)
     })?;
     gateway.shared.admission.limit(open_files::room_for_connections(config.limits.connections_max));
+    gateway.shared.waiting.set(contexts.why_waiting());
     gateway.shared.logins.configure(config.auth.backoff);
     gateway.shared.refusals.configure(config.log.refused_logins, config.log.refused_actions);
     gateway.shared.verifiers.configure(config.auth.verification);

@@ -1,9 +1,10 @@
 //! The data directory of a gateway, and its creation at the first start: an authority with a certificate, and an
 //! administrator with a random password.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_auth::{AnonymousPolicy, Rules, Sources, Users};
 use fogmux_net::{ClientCertificates, ClientTrust, KeyKind, TlsConfig, pki};
@@ -14,7 +15,7 @@ use crate::callback;
 use crate::client::password_from;
 use crate::config::{Config, Listener, Tls};
 use crate::exit::{Failure, OrFail as _, Status};
-use crate::{data, disk};
+use crate::{clock, data, disk};
 
 /// A prepared data directory.
 #[derive(Debug)]
@@ -81,10 +82,11 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
         }
         (Some(_), None) | (None, Some(_)) | (None, None) => {
             let (pki, names) = (directory.join(data::PKI), names(config));
-            let made = ensure(&pki, &names)?;
+            let now = time(config, directory, &pki, SystemTime::now());
+            let made = ensure(&pki, &names, now)?;
             let mut tls = TlsConfig::load(&made.certificate, &made.key).or_fail(Status::IoErr, OWN)?;
             for kind in other_keys(config) {
-                let more = pki::ensure_server(&pki, kind, &names, SystemTime::now()).or_fail(Status::IoErr, OWN)?;
+                let more = pki::ensure_server(&pki, kind, &names, now).or_fail(Status::IoErr, OWN)?;
                 tls = tls.with_certificate(&more.certificate, &more.key).or_fail(Status::IoErr, OWN)?;
             }
             (tls, Some(made.ca))
@@ -110,6 +112,32 @@ pub(crate) fn lists(config: &Config, directory: &Path) -> PathBuf {
 
 const OWN: &str = "the gateway's own certificate";
 
+/// Returns the time by which the gateway's own certificates are judged: the clock's, or if that is in the past, the one
+/// at which they become valid. Clients have the right time, and would not accept others that are made by a wrong one.
+fn time(config: &Config, directory: &Path, pki: &Path, now: SystemTime) -> SystemTime {
+    let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let files = fs::read_dir(pki).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_server = |file: &PathBuf| {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("server") && name.ends_with(".pem")
+    };
+    let dates = files.filter(is_server).flat_map(|file| pki::dates(&file).unwrap_or_default());
+    let Some(valid_from) = dates.map(|dates| Duration::from_secs(dates.not_before_unix_s)).max() else { return now };
+    if !clock::is_behind(since_1970, valid_from, &store(config, directory)) {
+        return now;
+    }
+    let behind = (valid_from - since_1970).as_secs();
+    tracing::warn!(
+        "the clock is in the past, {behind} seconds or more: {OWN} becomes valid only later by it, and is kept"
+    );
+    UNIX_EPOCH + valid_from
+}
+
+/// Returns the directory of the store.
+fn store(config: &Config, directory: &Path) -> PathBuf {
+    config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE))
+}
+
 /// Returns the gateway's own authority, for client certificates beside an operator's certificate. It is created if a
 /// listener asks for client certificates. If the disk does not allow that, there is none, and listeners on which client
 /// certificates are optional do not ask for them.
@@ -133,7 +161,7 @@ fn own_authority(config: &Config, directory: &Path) -> Result<Option<PathBuf>, F
         Err(failure) if disk::caused(&failure) => {
             if first {
                 // The part that was written.
-                let _ = std::fs::remove_dir_all(&directory);
+                let _ = fs::remove_dir_all(&directory);
             }
             tracing::error!("{}; client certificates are not asked for", failure.message().unwrap_or_default());
             Ok(None)
@@ -144,9 +172,9 @@ fn own_authority(config: &Config, directory: &Path) -> Result<Option<PathBuf>, F
 
 /// Creates or renews the gateway's own certificate. If the disk does not allow renewal, the old certificate is used; if
 /// it does not allow creation, nothing incomplete remains for the next start.
-fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
+fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<pki::Pki, Failure> {
     let first = !directory.exists();
-    let made = pki::ensure(directory, names, SystemTime::now()).or_fail(Status::IoErr, OWN);
+    let made = pki::ensure(directory, names, now).or_fail(Status::IoErr, OWN);
     let failure = match made {
         Ok(made) => {
             if made.renewed && !first {
@@ -169,7 +197,7 @@ fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
     }
     if first {
         // The part that was written.
-        let _ = std::fs::remove_dir_all(directory);
+        let _ = fs::remove_dir_all(directory);
         return Err(failure);
     }
     if ![&old.ca, &old.certificate, &old.key].into_iter().all(|file| file.exists()) {
@@ -259,8 +287,7 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
     if data::found(file.clone())?.is_some() {
         return Ok(None);
     }
-    let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
-    if store.exists() || directory.join(ADMIN_PASSWORD).exists() {
+    if store(config, directory).exists() || directory.join(ADMIN_PASSWORD).exists() {
         tracing::warn!(
             file = %file.display(),
             "there is no users file, though this data directory has been in use: its users cannot log in; a new one is \
@@ -284,7 +311,7 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
     made.or_fail(Status::IoErr, "the users file").inspect_err(|_| {
         // The password belongs to no user.
         if config.auth.admin_password_file.is_none() {
-            let _ = std::fs::remove_file(&password_file);
+            let _ = fs::remove_file(&password_file);
         }
     })?;
     Ok(Some(Admin { user: ADMIN, password_file }))
@@ -324,8 +351,7 @@ mod tests {
             assert_eq!(needs_rules(&config).is_some(), expected == Everywhere, "{text}");
             let directory = tempfile::tempdir().unwrap();
             assert_eq!(rules(&config, directory.path()).is_ok(), expected != Everywhere, "{text}");
-            std::fs::write(directory.path().join(data::ACL), "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n")
-                .unwrap();
+            fs::write(directory.path().join(data::ACL), "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n").unwrap();
             assert!(rules(&config, directory.path()).is_ok(), "{text}");
         }
     }

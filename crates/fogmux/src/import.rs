@@ -40,6 +40,10 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         given.take_from(file, &read_text(file)?, &mut report);
         reports.push(report);
     }
+    if given.is_empty() && !reports.is_empty() {
+        // The report says line by line that nothing in it has a counterpart.
+        return tell(&[], &reports, arguments.json);
+    }
     if given.is_empty() {
         let message = "nothing to import: name mosquitto.conf, or files with --acl, --dynamic-security, \
                        --passwords or --psk";
@@ -249,7 +253,7 @@ fn tell(done: &[Done], reports: &[Report], json: bool) -> Result<(), Failure> {
         let verb = if done.written { "imported into" } else { "would go into" };
         say!("{} {} {verb} {}\n", done.count, done.what, done.into.display())?;
     }
-    let lost = reports.iter().flat_map(Report::lost_lines).count();
+    let lost = reports.iter().flat_map(Report::lost_lines).filter(|line| *line > 0).count();
     if lost > 0 {
         say!("{lost} lines were left out\n")?;
     }

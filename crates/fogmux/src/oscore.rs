@@ -6,14 +6,14 @@ mod absent;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "coap")]
-pub(crate) use fogmux_gateway::coap::oscore::{Fresh, Keyring};
+pub(crate) use fogmux_gateway::coap::oscore::{BackedUp, Fresh, Keyring};
 #[cfg(feature = "coap")]
-use fogmux_gateway::coap::oscore::{KeyringError, journal_path, note_restored};
+use fogmux_gateway::coap::oscore::{KeyringError, journal_path, note_restored, reserved_below};
 
 #[cfg(not(feature = "coap"))]
-pub(crate) use self::absent::{Fresh, Keyring};
+pub(crate) use self::absent::{BackedUp, Fresh, Keyring};
 #[cfg(not(feature = "coap"))]
-use self::absent::{KeyringError, journal_path, note_restored};
+use self::absent::{KeyringError, journal_path, note_restored, reserved_below};
 use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::{data, disk};
@@ -41,10 +41,16 @@ pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Resu
 }
 
 /// Notes in a data directory that comes from a backup that its contexts were used, however new they are: requests that
-/// were recorded since must not be accepted again.
-pub(crate) fn restored(data: &Path) -> std::io::Result<()> {
+/// were recorded since must not be accepted again. Their sequence numbers begin beyond those of the backup.
+pub(crate) fn restored(data: &Path, backup: BackedUp) -> std::io::Result<()> {
     data::make(&data.join(data::OSCORE))?;
-    note_restored(&journal_path(data))
+    note_restored(&journal_path(data), backup)
+}
+
+/// Returns the sequence number from which on no context has reserved any, for a backup of the data directory.
+pub(crate) fn reserved(data: &Path) -> Result<u64, Failure> {
+    let journal = journal_path(data);
+    reserved_below(&journal).map_err(|error| Failure::io(journal.display(), &error))
 }
 
 /// Returns the log line for a failed [`put_in_place`].

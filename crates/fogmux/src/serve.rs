@@ -7,7 +7,6 @@ mod administer;
 mod banner;
 mod clock;
 mod expiry;
-mod kept;
 mod logging;
 mod looked;
 mod memory;
@@ -34,7 +33,7 @@ use crate::client::runtime;
 use crate::compose::{self, Running};
 use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
-use crate::{admin_password, data, home, modes, parent};
+use crate::{admin_password, data, home, kept, modes, parent};
 
 /// Runs a gateway until a signal ends it.
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {

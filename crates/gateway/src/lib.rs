@@ -63,6 +63,7 @@ pub mod transport;
 mod turn;
 mod unfinished;
 pub mod verifiers;
+mod waiting;
 pub mod worker;
 #[cfg(feature = "xmpp")]
 pub mod xmpp;
@@ -72,4 +73,5 @@ pub use credential::names_of;
 pub use listener::Listener;
 pub use peer::Peer;
 pub use runtime::{Gateway, GatewayConfig, RunningGateway, StartError};
+pub use waiting::Waiting;
 pub use worker::{Shared, WorkerContext};

@@ -26,6 +26,7 @@ use crate::{
     shutdown::Shutdown,
     stops::{Look, Running},
     verifiers::Verifiers,
+    waiting::Waiting,
 };
 
 /// Bytes of the read buffer that the connections of a worker take turns to use. 16 KiB cost 1.3 to 1.7 times as much
@@ -57,6 +58,8 @@ pub struct Shared {
     pub realm: Box<str>,
     /// The addresses of the listeners.
     pub listening: Listening,
+    /// Parts that are not in service yet.
+    pub waiting: Waiting,
     /// The challenges of an ACME server that are answered over HTTP.
     pub challenges: Challenges,
     /// The way of administrators' commands.
@@ -88,6 +91,7 @@ impl Shared {
             proxy: ProxyRules::default(),
             realm: "localhost".into(),
             listening: Listening::default(),
+            waiting: Waiting::default(),
             challenges: Challenges::default(),
             administration: Administration::default(),
             clients: Arc::default(),

@@ -22,6 +22,8 @@ pub struct NoFingerprint;
 impl Fingerprint {
     /// The fingerprint of no key.
     pub const NONE: Self = Self([0; FINGERPRINT_BYTES]);
+    /// Stands for all keys. As improbable as [`NONE`](Self::NONE) for one of them.
+    pub const ALL: Self = Self([0xff; FINGERPRINT_BYTES]);
 
     pub(crate) fn of(sender_key: &KeyBytes) -> Self {
         let mut bytes = [0; FINGERPRINT_BYTES];

@@ -3,9 +3,10 @@
 //!
 //! The clock is libfaketime's, which reads it from a file; the monotonic clock is the system's.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -38,15 +39,15 @@ pub(super) const OVERDUE: Case =
     Case { name: "a clock that hears of the time: what expired while the gateway was off is gone", run: overdue };
 
 /// A data directory, and a clock for its gateways.
-struct Board {
-    _home: tempfile::TempDir,
-    data: PathBuf,
+pub(super) struct Board {
+    pub(super) home: tempfile::TempDir,
+    pub(super) data: PathBuf,
     clock: PathBuf,
     launcher: Vec<String>,
 }
 
 impl Board {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let library = library()?;
         let home = tempfile::tempdir()?;
         let (data, clock) = (home.path().join("data"), home.path().join("clock"));
@@ -58,21 +59,34 @@ impl Board {
             "FAKETIME_NO_CACHE=1".to_owned(),
             "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
         ];
-        Ok(Self { _home: home, data, clock, launcher })
+        Ok(Self { home, data, clock, launcher })
     }
 
     /// Sets the clock: `@` and a date, at which it begins, or seconds before or after the system's.
-    fn set(&self, clock: &str) -> Result<()> {
+    pub(super) fn set(&self, clock: &str) -> Result<()> {
         // In one step, for it is read at any time.
         let new = self.clock.with_extension("new");
         fs::write(&new, clock)?;
         Ok(fs::rename(new, &self.clock)?)
     }
 
-    fn start(&self, clock: &str) -> Result<Gateway> {
+    pub(super) fn start(&self, clock: &str) -> Result<Gateway> {
+        self.start_in(&self.data, clock)
+    }
+
+    /// Starts a gateway on another data directory.
+    pub(super) fn start_in(&self, data: &Path, clock: &str) -> Result<Gateway> {
         self.set(clock)?;
         let launcher: Vec<&str> = self.launcher.iter().map(String::as_str).collect();
-        Gateway::start_as(Plan { data: Some(&self.data), launcher: &launcher, ..Plan::default() })
+        Gateway::start_as(Plan { data: Some(data), launcher: &launcher, ..Plan::default() })
+    }
+
+    /// Makes a command that sees the clock as it was set last.
+    pub(super) fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<Command> {
+        let mut words = self.launcher.iter();
+        let mut command = Command::new(words.next().context("no launcher")?);
+        command.args(words).arg(std::env::var_os("FOGMUX_BIN").context("FOGMUX_BIN")?).args(arguments);
+        Ok(command)
     }
 }
 
@@ -86,7 +100,7 @@ fn library() -> Result<String> {
     Ok(one.replace("libfaketime.so", "libfaketimeMT.so"))
 }
 
-fn stop(mut gateway: Gateway) -> Result<()> {
+pub(super) fn stop(mut gateway: Gateway) -> Result<()> {
     gateway.settle()?;
     gateway.signal(Signal::TERM)?;
     gateway.wait_exit(Duration::from_secs(30))?;
@@ -107,7 +121,7 @@ fn wait_status(gateway: &Gateway, topic: &str, wanted: u16) -> Result<()> {
     wait(&format!("{topic} with {wanted}"), || Ok(status(gateway, topic)? == wanted))
 }
 
-fn wait(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(super) fn wait(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds()? {
         if Instant::now() > deadline {

@@ -22,15 +22,18 @@ pub(super) struct Manifest {
     pub(super) fogmux: String,
     /// When, in seconds since 1970.
     pub(super) unix_s: u64,
+    /// No OSCORE context had a sequence number reserved from here on.
+    #[serde(default)]
+    pub(super) oscore_below: u64,
     /// Where files outside the data directory were, by the key that names them.
     pub(super) named: BTreeMap<String, PathBuf>,
 }
 
 impl Manifest {
-    pub(super) fn new(members: &Members) -> Self {
+    pub(super) fn new(members: &Members, oscore_below: u64) -> Self {
         let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let fogmux = env!("CARGO_PKG_VERSION").to_owned();
-        Self { format: FORMAT, fogmux, unix_s, named: members.named.clone() }
+        Self { format: FORMAT, fogmux, unix_s, oscore_below, named: members.named.clone() }
     }
 
     pub(super) fn to_json(&self) -> Vec<u8> {

@@ -35,8 +35,8 @@ pub(super) struct Members {
 /// Files of OSCORE contexts that belong to a run of a gateway.
 ///
 /// The sequence numbers are left out on purpose. A gateway that is restored must not believe what it had seen and used
-/// by then: without them it begins above any number that was used, by the clock, and has each client prove that its
-/// request is new (RFC 8613 appendix B.1).
+/// by then: without them it begins above any number that was used, and has each client prove that its request is new
+/// (RFC 8613 appendix B.1). The manifest says how far numbers were reserved by then.
 const OF_A_RUN: [&str; 2] = ["journal", "journal.lock"];
 
 /// A file or directory, whatever it is called.

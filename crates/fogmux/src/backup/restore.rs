@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest as _, Sha256};
 
@@ -18,12 +19,15 @@ use crate::cli::{Files, Restore};
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::installed;
+use crate::oscore::{self, BackedUp};
 use crate::output::say;
 
 /// The longest manifest, and the longest list of sums.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a line of sums besides the name: 64 digits, two spaces, a line feed.
 const SUM_LINE_BYTES: usize = 67;
+/// Seconds by which the clocks of two machines may differ.
+const TOLERANCE_S: u64 = 300;
 
 /// Restores, or with `--check` only verifies.
 pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
@@ -52,6 +56,9 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
     let restored = extract(BufReader::with_capacity(1 << 20, from), stages).map_err(refused)?;
     if let Some((data, config)) = stage {
         let config_at = config.as_ref().map(|config| config.target.clone());
+        let Manifest { unix_s, oscore_below: below, .. } = restored.manifest;
+        let noted = oscore::restored(data.path(), BackedUp { unix_s, below });
+        noted.map_err(|error| Failure::io(directory.display(), &error))?;
         if let Some(config) = config {
             config.put_in_place()?;
         }
@@ -62,7 +69,21 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
             }
         })?;
     }
+    warn_of_clock(&restored.manifest);
     report(arguments, &directory, &restored)
+}
+
+/// Warns of a clock that shows a time before the backup was made.
+fn warn_of_clock(manifest: &Manifest) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let behind = manifest.unix_s.saturating_sub(now.as_secs());
+    if behind > TOLERANCE_S {
+        eprintln!(
+            "fogmux: warning: the backup was made {behind} seconds after what the clock of this machine says now; set \
+             the clock before the gateway starts (timedatectl set-ntp true): until then OSCORE numbers are known not to \
+             repeat only if the old gateway ran for less than a year after the backup"
+        );
+    }
 }
 
 fn report(arguments: &Restore, directory: &Path, restored: &Restored) -> Result<(), Failure> {

@@ -46,12 +46,12 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) -> Option<Proc
         return None;
     };
     report.ok("gateway", format!("process {} runs on this data directory", process.pid));
-    readiness(subject, report);
+    readiness(subject, &process, report);
     Some(process)
 }
 
 /// Asks `/readyz` by a listener of HTTP without TLS, on loopback if there is one.
-fn readiness(subject: &Subject<'_>, report: &mut Report) {
+fn readiness(subject: &Subject<'_>, process: &Process, report: &mut Report) {
     let plain = subject.config.listeners.each().map(|(_, listener)| listener);
     let mut usable = plain.filter(|one| one.kind == Kind::Http && one.enabled && one.proxy_protocol != Some(true));
     let addresses = usable.by_ref().flat_map(|listener| &listener.addresses);
@@ -71,6 +71,9 @@ fn readiness(subject: &Subject<'_>, report: &mut Report) {
                 let mend = "ip address; a listener opens by itself within 30 s of its address";
                 report.warning("listener-not-open", format!("/readyz: {shut}"), mend);
             }
+            for waiting in said.split("; ").filter_map(|line| line.strip_prefix("waiting: ")) {
+                report.warning("waits-for-clock", format!("/readyz: {waiting}"), super::clock::SET);
+            }
         }
         Ok((503, said)) => {
             let mend = "journalctl --unit fogmux --priority warning --since today";
@@ -79,6 +82,11 @@ fn readiness(subject: &Subject<'_>, report: &mut Report) {
         Ok((status, _)) => report.unknown("gateway-not-ready", format!("/readyz answers {status}")),
         Err(error) => {
             let text = format!("{address} does not answer /readyz: {error}");
+            if let Some(flag) = subject.machine.overriding(process) {
+                let text =
+                    format!("{text}; the gateway was started with {flag}, so its HTTP may be at another address");
+                return report.unknown("gateway-not-ready", text);
+            }
             report.problem("gateway-not-ready", text, format!("curl http://{address}/readyz"));
         }
     }

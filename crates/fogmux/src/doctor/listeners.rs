@@ -19,12 +19,22 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     });
     let inodes: Vec<u64> = held.iter().map(|held| held.inode).collect();
     let holders = sockets::holders(subject.machine, &inodes);
+    let overriding = subject.running.as_ref().and_then(|process| subject.machine.overriding(process));
     for (name, transport, listener, address) in wanted {
         exposure(name, transport, listener, address, report);
         if address.port() == 0 {
             continue;
         }
         let what = format!("listeners.{name}: {address} ({})", transport.name());
+        let own = subject.running.as_ref().map(|process| process.pid);
+        let taken: Vec<&Held> = held.iter().filter(|held| held.excludes(transport, address)).collect();
+        let others = || taken.iter().filter_map(|held| holders.get(&held.inode));
+        if let Some(flag) = overriding.filter(|_| !others().any(|process| Some(process.pid) == own)) {
+            let text =
+                format!("{what}: not open: the gateway was started with {flag}, and its banner names the address");
+            report.ok("listener", text);
+            continue;
+        }
         if let Err(error) = UdpSocket::bind(SocketAddr::new(address.ip(), 0))
             && error.kind() == std::io::ErrorKind::AddrNotAvailable
         {
@@ -35,9 +45,6 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
             report.problem("listener-address", format!("{what}: no interface has this address"), mend);
             continue;
         }
-        let taken: Vec<&Held> = held.iter().filter(|held| held.excludes(transport, address)).collect();
-        let own = subject.running.as_ref().map(|process| process.pid);
-        let others = || taken.iter().filter_map(|held| holders.get(&held.inode));
         match (own, others().find(|process| Some(process.pid) != own)) {
             (_, Some(other)) => {
                 let text = format!("{what}: taken by process {}, {}", other.pid, other.name);

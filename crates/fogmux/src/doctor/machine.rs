@@ -58,6 +58,16 @@ impl Machine {
         Process { pid, name: printable(&self.text(format!("proc/{pid}/comm")).unwrap_or_default()) }
     }
 
+    /// The argument by which a gateway was started at other addresses than its files name, if there is one.
+    pub(super) fn overriding(&self, process: &Process) -> Option<&'static str> {
+        let line = std::fs::read(self.path(format!("proc/{}/cmdline", process.pid))).ok()?;
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let sets = |key: &[u8]| key.starts_with(b"listeners.");
+        let is_set = words.windows(2).any(|pair| matches!(pair, [b"--set", key] if sets(key)))
+            || words.iter().any(|word| word.strip_prefix(b"--set=").is_some_and(sets));
+        if words.contains(&b"--free-ports".as_slice()) { Some("--free-ports") } else { is_set.then_some("--set") }
+    }
+
     /// All numbers of processes.
     pub(super) fn processes(&self) -> impl Iterator<Item = u32> {
         self.names("proc").into_iter().filter_map(|name| name.parse().ok())
@@ -104,5 +114,23 @@ mod tests {
         assert_eq!(machine.locked_by(rustix::fs::makedev(0, 5), 42).map(|process| process.pid), Some(7));
         assert_eq!(machine.locked_by(device, 43), None, "another program's, on another device");
         assert_eq!(machine.locked_by(device, 99), None, "not by flock");
+    }
+
+    #[test]
+    fn arguments_that_come_before_the_files_are_seen() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        let machine = Machine::at(root.path());
+        for (line, expected) in [
+            ("fogmux\0serve\0--free-ports\0", Some("--free-ports")),
+            ("fogmux\0serve\0--set\0listeners.mqtt.address=[::]:1\0", Some("--set")),
+            ("fogmux\0serve\0--set=listeners.mqtt.address=[::]:1\0", Some("--set")),
+            ("fogmux\0serve\0--set\0workers.count=1\0", None),
+            ("fogmux\0serve\0--config\0/etc/--set.toml\0", None),
+        ] {
+            std::fs::write(root.path().join("proc/7/cmdline"), line).unwrap();
+            assert_eq!(machine.overriding(&machine.process(7)), expected, "{line:?}");
+        }
+        assert_eq!(machine.overriding(&machine.process(8)), None, "no such process");
     }
 }

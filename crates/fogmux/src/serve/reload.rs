@@ -107,6 +107,7 @@ impl Reloader {
             running.gateway.shared.bus.invalidate();
         }
         self.watch.look(running, &self.config, &self.home);
+        running.gateway.shared.waiting.set(running.contexts.why_waiting());
         let Missing { unlogged, lost } = self.log.look();
         let metrics = &running.gateway.shared.metrics;
         for (counter, count) in [(&metrics.lines_unlogged, unlogged), (&metrics.lines_lost, lost)] {

@@ -15,7 +15,6 @@ use std::time::Duration;
 use fogmux_auth::{Rules, Sources};
 use fogmux_net::{ClientTrust, Stamp, TlsConfig, TlsError};
 
-use super::kept::Kept;
 use super::looked::Looked;
 use crate::admin_password;
 use crate::compose::Running;
@@ -23,6 +22,7 @@ use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
+use crate::kept::Kept;
 use crate::oscore;
 
 /// The interval of the checks; a change takes effect after two of them.
@@ -205,11 +205,11 @@ impl Watch {
     }
 
     fn look_at_contexts(&mut self, running: &Running, config: &Config, home: &Home) {
-        let before = contexts(config, home);
-        if !self.contexts.settled(&before) {
+        let (before, keyring) = (contexts(config, home), &running.contexts);
+        let is_changed = self.contexts.settled(&before);
+        if !is_changed && !(self.contexts.is(&before) && keyring.can_go_on()) {
             return;
         }
-        let keyring = &running.contexts;
         let fresh = oscore::read(keyring, config, &home.directory);
         if !self.contexts.read(&before, contexts(config, home)) {
             return;

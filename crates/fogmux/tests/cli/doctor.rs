@@ -8,6 +8,10 @@ use serde_json::Value;
 
 use crate::support::{Gateway, run};
 
+/// The listeners that are there without a configuration.
+const LISTENERS: [&str; 10] =
+    ["mqtt", "mqtts", "coap", "coaps", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps"];
+
 /// The exit code, and the findings with their levels and texts.
 fn doctor(arguments: &[&str]) -> (i32, Vec<(String, String, String)>) {
     let done = run(&[&["doctor", "--json"], arguments].concat());
@@ -39,7 +43,10 @@ fn a_running_gateway_and_its_listeners_are_seen() {
     let directory = tempfile::tempdir().unwrap();
     let (data, place) = (directory.path().join("data"), directory.path().join("etc"));
     std::fs::create_dir(&place).unwrap();
-    let gateway = Gateway::start(&data, &[]);
+    let file = place.join("fogmux.toml");
+    let sections = LISTENERS.map(|name| format!("[listeners.{name}]\naddress = \"127.0.0.1:0\"\n"));
+    std::fs::write(&file, sections.concat()).expect("written");
+    let gateway = Gateway::start_at(&data, &["--config", file.to_str().unwrap()]);
     let file = configuration(&gateway, &place);
     let data = data.to_str().unwrap().to_owned();
     let (code, findings) = doctor(&["--config", &file, "--data", &data]);
@@ -66,6 +73,26 @@ fn a_running_gateway_and_its_listeners_are_seen() {
     gateway.stop();
     let (_, findings) = doctor(&["--config", &file, "--data", &data]);
     assert_eq!(of(&findings, "gateway"), [("ok", "no gateway runs on this data directory")]);
+}
+
+#[test]
+fn a_gateway_that_was_started_at_other_addresses_than_configured_is_no_problem() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, file) = (directory.path().join("data"), directory.path().join("fogmux.toml"));
+    // Another program has a port that is not used.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    std::fs::write(&file, format!("[listeners.mqtt]\naddress = \"{}\"\n", taken.local_addr().unwrap())).unwrap();
+    let (data_text, file) = (data.to_str().unwrap(), file.to_str().unwrap());
+    let set = LISTENERS.map(|name| format!("--set=listeners.{name}.address=127.0.0.1:0"));
+    let set: Vec<&str> = ["--config", file].into_iter().chain(set.iter().map(String::as_str)).collect();
+    for arguments in [&["--config", file, "--free-ports"], &*set] {
+        let gateway = Gateway::start_at(&data, arguments);
+        let (_, findings) = doctor(&["--config", file, "--data", data_text]);
+        let problems = findings.iter().filter(|(name, level, _)| level == "problem" && name != "files-open");
+        assert_eq!(problems.collect::<Vec<_>>(), Vec::<&(String, String, String)>::new());
+        assert_eq!(of(&findings, "listener").len(), 11, "{findings:#?}");
+        gateway.stop();
+    }
 }
 
 #[test]

@@ -61,9 +61,14 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn start(data: &Path, arguments: &[&str]) -> Self {
+        Self::start_at(data, &[&["--free-ports"], arguments].concat())
+    }
+
+    /// Starts one at the addresses of its configuration.
+    pub(crate) fn start_at(data: &Path, arguments: &[&str]) -> Self {
         std::fs::create_dir_all(data).expect("a directory");
         let log = data.join("test.log");
-        let mut child = fogmux(&["serve", "--json", "--free-ports", "--data", data.to_str().expect("a plain path")])
+        let mut child = fogmux(&["serve", "--json", "--data", data.to_str().expect("a plain path")])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(File::create(&log).expect("a log"))

@@ -91,5 +91,8 @@ pub(super) fn ready(conn: &Conn) -> Result<Response<Payload>, Problem<'static>> 
         // Writing to a String cannot fail.
         let _ = writeln!(text, "listeners.{}: {} is not open: {error}", base(&listen.name), listen.address);
     }
+    if let Some(why) = ctx.shared.waiting.get().filter(|_| local) {
+        let _ = writeln!(text, "waiting: {why}");
+    }
     Ok(respond::own("text/plain; charset=utf-8", text))
 }

@@ -10,7 +10,6 @@ use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 use super::super::tar::malformed;
 use crate::data;
 use crate::exit::{Failure, Status};
-use crate::oscore;
 
 /// A directory that is filled beside the one whose place it takes.
 pub(super) struct Stage {
@@ -92,9 +91,13 @@ impl Stage {
         })
     }
 
+    /// The directory that is filled.
+    pub(super) fn path(&self) -> &Path {
+        self.temporary.path()
+    }
+
     pub(super) fn put_in_place(self) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io(self.target.display(), &error);
-        oscore::restored(self.temporary.path()).map_err(failed)?;
         self.give().map_err(failed)?;
         synchronise(self.temporary.path()).map_err(failed)?;
         match fs::remove_dir(&self.target) {

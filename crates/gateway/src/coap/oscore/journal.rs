@@ -5,7 +5,7 @@
 //! any more, since a copy of the file says it, too. Lines are appended and synced by a thread of its own; at start the
 //! file is written anew.
 //!
-//! A fingerprint of noughts says until when lines were lost.
+//! A fingerprint of noughts says until when lines were lost, one of ones where the contexts of a restored backup begin.
 
 use std::{
     collections::BTreeMap,
@@ -101,15 +101,15 @@ impl Records {
         records
     }
 
-    /// The state of a context; one without a line begins with the number `first`. A damaged line may have been of
-    /// this context, and may have reserved a chunk; there are fewer lines in it than bytes.
-    pub(super) fn of(&self, fingerprint: &Fingerprint, first: u64) -> Option<Record> {
+    /// The state of a context; one without a line begins with the number `first`, if that is known. A damaged line may
+    /// have been of this context, and may have reserved a chunk; there are fewer lines in it than bytes.
+    pub(super) fn of(&self, fingerprint: &Fingerprint, first: Option<u64>) -> Option<Record> {
         let known = self.known.get(fingerprint).copied();
         if self.damaged_bytes == 0 {
             return known;
         }
-        let below = known.map_or(first, |record| record.below).saturating_add(self.damaged_bytes.saturating_mul(CHUNK));
-        Some(Record { below })
+        let below = known.map(|record| record.below).or(first)?;
+        Some(Record { below: below.saturating_add(self.damaged_bytes.saturating_mul(CHUNK)) })
     }
 
     /// Notes a line. Numbers that were reserved do not come back.
@@ -128,11 +128,27 @@ impl Records {
         self.known.get(&Fingerprint::NONE).map_or(0, |record| record.below)
     }
 
+    /// Notes that these are contexts of a backup, none of which has used a number from `first` on.
+    pub(super) fn restore(&mut self, first: u64) {
+        self.put(Fingerprint::ALL, Record { below: first });
+    }
+
+    /// Where contexts without a line begin because they come from a backup.
+    pub(super) fn restored_from(&self) -> Option<u64> {
+        self.known.get(&Fingerprint::ALL).map(|record| record.below)
+    }
+
+    /// From this number on no context has any reserved.
+    pub(super) fn highest(&self) -> u64 {
+        let all = self.known.iter().filter(|(fingerprint, _)| **fingerprint != Fingerprint::NONE);
+        all.map(|(_, record)| record.below).max().unwrap_or_default()
+    }
+
     /// Moves every context ahead for good, so that the damaged lines can go. Now the clock gives the number `first`.
     pub(super) fn heal(&mut self, first: u64) -> u64 {
         let all: Vec<Fingerprint> = self.known.keys().copied().filter(|known| *known != Fingerprint::NONE).collect();
         for fingerprint in all {
-            if let Some(record) = self.of(&fingerprint, 0) {
+            if let Some(record) = self.of(&fingerprint, None) {
                 self.known.insert(fingerprint, record);
             }
         }
@@ -301,11 +317,11 @@ mod tests {
         let rested = format!("{rested} {}\n", checksum(&rested));
         let text = line(&fingerprint(1), USED) + &line(&fingerprint(2), BEHIND) + &rested;
         let records = Records::parse(text.as_bytes());
-        assert_eq!(records.of(&fingerprint(1), 0), Some(USED), "as it was written once");
-        assert_eq!(records.of(&fingerprint(2), 0), Some(BEHIND));
-        assert_eq!(records.of(&fingerprint(3), 0), None);
+        assert_eq!(records.of(&fingerprint(1), Some(0)), Some(USED), "as it was written once");
+        assert_eq!(records.of(&fingerprint(2), Some(0)), Some(BEHIND));
+        assert_eq!(records.of(&fingerprint(3), Some(0)), None);
         let text = line(&fingerprint(1), USED) + &line(&fingerprint(1), BEHIND);
-        assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), 0), Some(USED));
+        assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), Some(0)), Some(USED));
     }
 
     #[test]
@@ -314,12 +330,12 @@ mod tests {
         for (text, lost) in [(first.clone() + &second.replace('2', "3"), second.len()), (first.clone() + "torn", 4)] {
             let mut records = Records::parse(text.as_bytes());
             let below = |known: u64| Some(Record { below: known + lost as u64 * CHUNK });
-            assert_eq!(records.of(&fingerprint(1), 0), below(1030));
-            assert_eq!(records.of(&fingerprint(2), 0), below(0));
-            assert_eq!(records.of(&fingerprint(2), 9000), below(9000));
+            assert_eq!(records.of(&fingerprint(1), Some(0)), below(1030));
+            assert_eq!(records.of(&fingerprint(2), Some(0)), below(0));
+            assert_eq!(records.of(&fingerprint(2), Some(9000)), below(9000));
             assert_eq!(records.heal(5000), lost as u64);
-            assert_eq!(records.of(&fingerprint(1), 0), below(1030));
-            assert_eq!(records.of(&fingerprint(2), 0), None);
+            assert_eq!(records.of(&fingerprint(1), Some(0)), below(1030));
+            assert_eq!(records.of(&fingerprint(2), Some(0)), None);
             assert_eq!(records.lost_below(), 5000);
         }
     }
@@ -333,7 +349,10 @@ mod tests {
         assert_eq!(Lock::take(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         assert!(journal.put(vec![(fingerprint(1), USED), (fingerprint(2), BEHIND)]));
         let records = Records::read(&path).unwrap();
-        assert_eq!((records.of(&fingerprint(1), 0), records.of(&fingerprint(2), 0)), (Some(USED), Some(BEHIND)));
+        assert_eq!(
+            (records.of(&fingerprint(1), Some(0)), records.of(&fingerprint(2), Some(0))),
+            (Some(USED), Some(BEHIND))
+        );
         for below in 0..LINES_MAX as u64 + 10 {
             assert!(
                 journal
@@ -346,7 +365,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.lines().count() < LINES_MAX);
         let last = Record { below: LINES_MAX as u64 + 9 };
-        assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), 0), Some(last));
+        assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), Some(0)), Some(last));
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -9,26 +9,18 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use fogmux_oscore::{
-    CHUNK, Context, Fingerprint, Requests, Reservation, Ring, SequenceStore, Start,
+    Context, Fingerprint, Reservation, Ring, SequenceStore, Start,
     file::directory::{self, ContextFile},
 };
 
-use super::journal::{Journal, Lock, Record, Records};
-
-/// Numbers begin where the clock is, or where they are noted to have been used if that is higher: the journal, too, may
-/// be an old one that came back from a backup. The clock gives [`PER_SECOND`] for each second since this one
-/// (2020-01-01), 2^40 last until 2156 …
-const EPOCH: Duration = Duration::from_secs(1_577_836_800);
-/// … so that only a context that has had more notifications than this on the average of its life could meet them.
-const PER_SECOND: u64 = 256;
-/// Beyond this number, which it gives in 2088, the clock is not believed: what it took away would not come back.
-const CLOCK_MAX: u64 = 1 << 39;
-/// For how long a file that says when its keys were made is believed that nobody has used them.
-const NEW_FOR: u64 = 3600;
+use super::{
+    journal::{Journal, Lock, Record, Records},
+    start::{number_at, number_for, since_1970, start},
+};
 
 /// Contexts, shared by all workers.
 pub struct Keyring {
@@ -40,8 +32,18 @@ pub struct Keyring {
     disk: Arc<Disk>,
     /// The directory that the contexts are from is no other gateway's.
     place: Mutex<Option<(PathBuf, Lock)>>,
+    /// Contexts that are not in the ring because they have no numbers before the clock is set.
+    waiting: Mutex<Vec<Unnumbered>>,
     /// The wall clock, since 1970.
     wall_clock: fn() -> Duration,
+}
+
+/// A context without numbers.
+#[derive(Debug)]
+struct Unnumbered {
+    path: PathBuf,
+    /// When its keys were generated, in seconds since 1970, if that is known.
+    made: Option<u64>,
 }
 
 /// The journal, once there is a context that needs it.
@@ -58,6 +60,9 @@ impl SequenceStore for Disk {
         }
     }
 }
+
+/// Contexts, and those that wait.
+type Made = (Vec<Arc<Context>>, Vec<Unnumbered>);
 
 /// Contexts that were read and are not in use yet.
 #[derive(Debug)]
@@ -116,6 +121,7 @@ impl Keyring {
             known: Mutex::default(),
             disk: Arc::default(),
             place: Mutex::default(),
+            waiting: Mutex::default(),
             wall_clock,
         }
     }
@@ -158,6 +164,8 @@ impl Keyring {
     /// Puts what was read in the place of what is there. Returns when all that must be on the disk is there. `journal`
     /// is used the first time there is a context.
     ///
+    /// A context for which no number is noted waits until the clock is set: see [`Keyring::can_go_on`].
+    ///
     /// # Errors
     /// [`KeyringError`]; then nothing has been added. Contexts that are gone are out of use.
     pub fn replace(&self, fresh: Fresh, journal: &Path) -> Result<(), KeyringError> {
@@ -176,8 +184,9 @@ impl Keyring {
                 None => missing.push(file),
             }
         }
-        let made = if missing.is_empty() { Ok(Vec::new()) } else { self.make(&missing, journal) };
-        let outcome = made.map_err(failed).and_then(|made| {
+        let made = if missing.is_empty() { Ok((Vec::new(), Vec::new())) } else { self.make(&missing, journal) };
+        let outcome = made.map_err(failed).and_then(|(made, waiting)| {
+            self.wait(waiting);
             made.into_iter().try_for_each(|context| {
                 ring.add(Arc::clone(&context)).map_err(clash)?;
                 known.insert(*context.fingerprint(), context);
@@ -209,9 +218,8 @@ impl Keyring {
         Ok(())
     }
 
-    /// Makes contexts, when it is on the disk that they are in use.
-    fn make(&self, files: &[ContextFile], path: &Path) -> Result<Vec<Arc<Context>>, Box<dyn Error>> {
-        let fingerprints: Vec<Fingerprint> = files.iter().map(|file| file.parameters.fingerprint()).collect();
+    /// Makes contexts, when it is on the disk that they are in use. Those that have no numbers yet are returned as well.
+    fn make(&self, files: &[ContextFile], path: &Path) -> Result<Made, Box<dyn Error>> {
         let lock = match self.disk.journal.get() {
             Some(_) => None,
             None => Some((Lock::misses(path), Lock::take(path)?)),
@@ -223,14 +231,16 @@ impl Keyring {
                 first request twice");
             records.lose(number_at(now).unwrap_or(u64::MAX));
         }
-        let starts: Vec<Start> = files
-            .iter()
-            .zip(&fingerprints)
-            .map(|(file, fingerprint)| start(file, &records, fingerprint, now))
-            .collect::<Result<_, _>>()?;
-        let used = fingerprints.into_iter().zip(&starts);
-        let lines: Vec<(Fingerprint, Record)> =
-            used.map(|(fingerprint, start)| (fingerprint, Record { below: start.durable })).collect();
+        let (mut starts, mut waiting) = (Vec::<(&ContextFile, Start)>::new(), Vec::new());
+        for file in files {
+            match start(file, &records, &file.parameters.fingerprint(), now)? {
+                Some(start) => starts.push((file, start)),
+                None => waiting.push(Unnumbered { path: file.path.clone(), made: file.made }),
+            }
+        }
+        let line =
+            |(file, start): &(&ContextFile, Start)| (file.parameters.fingerprint(), Record { below: start.durable });
+        let lines: Vec<(Fingerprint, Record)> = starts.iter().map(line).collect();
         match (self.disk.journal.get(), lock) {
             (Some(journal), _) => {
                 if !journal.put(lines) {
@@ -250,11 +260,44 @@ impl Keyring {
                 let _ = self.disk.journal.set(opened);
             }
         }
-        let contexts = files.iter().zip(starts).map(|(file, start)| {
+        let contexts = starts.into_iter().map(|(file, start)| {
             let disk: Arc<dyn SequenceStore> = Arc::clone(&self.disk) as _;
             Context::new(Arc::from(file.user.as_str()), &file.parameters, start, disk)
         });
-        Ok(contexts.collect::<Result<_, _>>()?)
+        Ok((contexts.collect::<Result<_, _>>()?, waiting))
+    }
+
+    /// Notes the contexts that wait for the clock.
+    fn wait(&self, waiting: Vec<Unnumbered>) {
+        *lock(&self.waiting) = waiting;
+        if let Some(why) = self.why_waiting() {
+            tracing::warn!("{why}");
+        }
+    }
+
+    /// Why some contexts are not in use although their files are right; `None` if all are.
+    #[must_use]
+    pub fn why_waiting(&self) -> Option<String> {
+        let waiting = lock(&self.waiting);
+        let first = waiting.first()?.path.display();
+        let more = match waiting.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "{first}{more}: no OSCORE sequence numbers are noted in the journal, and the clock, by which they would \
+             begin, is not set, so requests are refused until it is"
+        ))
+    }
+
+    /// Whether the clock has been set for a context that waited for it, so that the files are to be read again.
+    #[must_use]
+    pub fn can_go_on(&self) -> bool {
+        let waiting = lock(&self.waiting);
+        !waiting.is_empty() && {
+            let now = (self.wall_clock)();
+            waiting.iter().any(|context| number_for(context.made, now).is_some())
+        }
     }
 
     /// How many contexts are in use.
@@ -300,65 +343,9 @@ fn not_now(context: &Context, file: &ContextFile) -> Option<String> {
     }
 }
 
-pub(super) fn since_1970() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-}
-
-/// The number that the clock gives, unless it is not set; `now` is since 1970.
-fn number_at(now: Duration) -> Option<u64> {
-    let number = now.checked_sub(EPOCH)?.as_millis().saturating_mul(PER_SECOND.into()) / 1000;
-    u64::try_from(number).ok().filter(|number| *number <= CLOCK_MAX)
-}
-
-/// Where a context goes on; `now` is since 1970.
-pub(super) fn start(
-    file: &ContextFile,
-    records: &Records,
-    fingerprint: &Fingerprint,
-    now: Duration,
-) -> Result<Start, Box<dyn Error>> {
-    let first = number_at(now);
-    let record = records.of(fingerprint, first.unwrap_or_default());
-    let next = match (record, first) {
-        // The clock only raises: one that was set back, or is not set, takes no number back.
-        (Some(record), first) => record.below.max(first.unwrap_or_default()),
-        (None, Some(first)) => first,
-        (None, None) => {
-            let path = file.path.display();
-            return Err(format!("{path}: no numbers are noted for it, and the clock is not set").into());
-        }
-    };
-    let is_new = |made: &u64| {
-        let is_young = now.as_secs().checked_sub(*made).is_some_and(|age| age < NEW_FOR);
-        is_young && number_at(Duration::from_secs(*made)).is_some_and(|number| number > records.lost_below())
-    };
-    // RFC 8613 appendix B.1.2: what was seen before this start is not known. A note of it on the disk would be in a
-    // copy that comes back, too, and old requests would be answered again, under nonces that were used.
-    let requests = if record.is_none() && file.made.is_some_and(|made| is_new(&made)) {
-        Requests::SeenBelow(0)
-    } else {
-        let mut echo = [0; 8];
-        getrandom::fill(&mut echo)?;
-        Requests::Unknown { echo }
-    };
-    Ok(Start { next, durable: next.saturating_add(CHUNK), requests })
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it holds one of these.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Notes in a journal that contexts made before now may have been used: those of a backup.
-///
-/// # Errors
-/// The disk does not take it.
-pub fn note_restored(journal: &Path) -> io::Result<()> {
-    let lock = Lock::take(journal)?;
-    let mut records = Records::read(journal)?;
-    records.lose(number_at(since_1970()).unwrap_or(u64::MAX));
-    drop(Journal::open(journal, lock, records)?);
-    Ok(())
 }
 
 /// Where the journal is, below the data directory.

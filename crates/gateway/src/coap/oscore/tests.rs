@@ -1,6 +1,7 @@
 //! The keyring over restarts, reloads and power cuts, with real files.
 
 mod lives;
+mod restores;
 mod starts;
 
 use std::{
@@ -24,11 +25,7 @@ use fogmux_oscore::{
     file::{aiocoap, libcoap, toml},
 };
 
-use super::{
-    Keyring,
-    keyring::{note_restored, since_1970},
-    shield::Shield,
-};
+use super::{BackedUp, Keyring, note_restored, shield::Shield, start::since_1970};
 use crate::coap::{CoapConfig, tests::run};
 
 struct Granted;

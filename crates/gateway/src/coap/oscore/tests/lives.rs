@@ -40,7 +40,8 @@ fn b_1_a_new_context_has_no_window_when_its_journal_is_lost_or_it_comes_from_a_b
         fs::remove_file(data.journal()).unwrap();
         if restored {
             fs::remove_file(data.journal().with_extension("lock")).unwrap();
-            note_restored(&data.journal()).unwrap();
+            let backup = BackedUp { unix_s: since_1970().as_secs(), below: 0 };
+            note_restored(&data.journal(), backup).unwrap();
         }
         let keyring = data.open();
         let mut shield = Shield::new(Arc::clone(&keyring));

@@ -7,13 +7,13 @@ use fogmux_oscore::{Fingerprint, Requests, Start, file::directory::ContextFile};
 use super::{
     super::{
         journal::{Record, Records},
-        keyring::start,
+        start::start,
     },
     parameters,
 };
 
-/// 2026-01-01.
-const NOW: u64 = 1_767_225_600;
+/// 2027-01-15.
+const NOW: u64 = 1_800_000_000;
 /// 2020-01-01.
 const EPOCH: u64 = 1_577_836_800;
 const AT_NOW: u64 = (NOW - EPOCH) * 256;
@@ -26,7 +26,7 @@ fn begun(record: Option<u64>, unix_s: u64) -> Option<Start> {
         records.put(fingerprint, Record { below });
     }
     let file = ContextFile { user: "alice".to_owned(), path: "one.toml".into(), made: None, parameters };
-    start(&file, &records, &fingerprint, Duration::from_secs(unix_s)).ok()
+    start(&file, &records, &fingerprint, Duration::from_secs(unix_s)).expect("randomness")
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn numbers_begin_at_the_clock_or_at_the_record_whichever_is_higher() {
     for clock in [0, EPOCH - 1, NOW - 86_400, 3_800_000_000, u64::MAX / 2] {
         assert_eq!(next(Some(AT_NOW), clock), Some(AT_NOW), "{clock}");
     }
-    for clock in [0, EPOCH - 1, 3_800_000_000] {
+    for clock in [0, EPOCH - 1, 1_767_225_600, 3_800_000_000] {
         assert_eq!(next(None, clock), None, "{clock}: nothing says which numbers were used");
     }
 }

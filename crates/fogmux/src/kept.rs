@@ -27,7 +27,7 @@ const HEAD: &str =
 
 /// The files that existed when rules were last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     users: bool,
     acl: bool,
     psk: bool,
@@ -38,7 +38,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Returns the files that exist now for certain.
-    pub(super) fn of(sources: &Sources, lists: &Path) -> Self {
+    pub(crate) fn of(sources: &Sources, lists: &Path) -> Self {
         Self { lists: lists.exists(), ..Self::find(sources, false) }
     }
 
@@ -58,7 +58,7 @@ impl Kept {
     }
 
     /// Returns the union of both.
-    pub(super) fn and(self, others: Self) -> Self {
+    pub(crate) fn and(self, others: Self) -> Self {
         Self {
             users: self.users || others.users,
             acl: self.acl || others.acl,
@@ -72,7 +72,7 @@ impl Kept {
     ///
     /// Users and certificates refuse by entries, so an empty file is equivalent to none; empty rules and keys admit
     /// nobody and are accepted.
-    pub(super) fn check(self, sources: &Sources) -> Result<(), Failure> {
+    pub(crate) fn check(self, sources: &Sources) -> Result<(), Failure> {
         let lost = Self { lists: false, ..self }.lost(Self::find(sources, true), sources, Path::new(""));
         let gone = |(what, file): &(&str, PathBuf)| {
             format!("{}: the {what} are gone; the previous ones stay in force", file.display())
@@ -94,7 +94,7 @@ impl Kept {
     }
 
     /// Writes the list for the next start.
-    pub(super) fn save(self, directory: &Path) -> io::Result<()> {
+    pub(crate) fn save(self, directory: &Path) -> io::Result<()> {
         let (file, text) = (directory.join(data::IN_USE), self.to_text());
         if std::fs::read_to_string(&file).is_ok_and(|before| before == text) {
             return Ok(());
@@ -130,7 +130,7 @@ impl Kept {
 }
 
 /// Refuses to start without files that were there when the gateway ran last.
-pub(super) fn check_start(config: &Config, directory: &Path) -> Result<(), Failure> {
+pub(crate) fn check_start(config: &Config, directory: &Path) -> Result<(), Failure> {
     let list = directory.join(data::IN_USE);
     let text = match std::fs::read_to_string(&list) {
         Ok(text) => text,

@@ -1,0 +1,75 @@
+//! `fogmux check` refuses what a reload refuses, also in files of the data directory that no key names: `systemctl reload`
+//! runs one before the other.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Gateway, fogmux, run};
+
+/// Files of the data directory, and texts that a reload refuses.
+const REFUSED: [(&str, &str); 9] = [
+    ("acl.toml", "garbage"),
+    ("acl.toml", "[[allow]]\nusers = [\"anna\"]\nread = [\"a/#/b\"]\n"),
+    ("users.toml", "[users.anna]\npassword = 1\n"),
+    ("psk.toml", "garbage"),
+    ("certificates.toml", "[[certificate]]\nwho = 1\n"),
+    ("pki/ca.pem", "garbage"),
+    ("pki/crl.pem", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"),
+    ("oscore/lamp.toml", "garbage"),
+    ("oscore/lamp.conf", "garbage"),
+];
+
+/// Checks an empty configuration with a data directory, as the arguments name it.
+fn check(file: &Path, data: &Path) -> (i32, String) {
+    let path = |path: &Path| path.to_str().expect("a plain path").to_owned();
+    let done = run(&["check", "--data", &path(data), &path(file)]);
+    // As the unit runs it.
+    let as_unit = fogmux(&["check", &path(file)]).env("STATE_DIRECTORY", data).output().expect("it runs");
+    assert_eq!(as_unit.status.code(), Some(done.code), "as the unit: {}", done.stdout);
+    (done.code, done.stdout)
+}
+
+#[test]
+fn what_a_reload_refuses_in_the_data_directory_check_refuses() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (data, file) = (home.path().join("data"), home.path().join("fogmux.toml"));
+    fs::write(&file, "").expect("written");
+    assert_eq!(check(&file, &data).0, 0, "there is no data directory yet");
+    let gateway = Gateway::start(&data, &["-c", file.to_str().expect("a plain path")]);
+    // A list of revocations.
+    for words in [["pki", "client", "lamp"], ["pki", "revoke", "lamp"]] {
+        let done = run(&[&words[..], &["--data", data.to_str().expect("a plain path")]].concat());
+        assert_eq!(done.code, 0, "{words:?}: {}", done.stderr);
+    }
+    assert_eq!(check(&file, &data), (0, format!("{}: valid\n", file.display())));
+    let refused = "nothing was reloaded";
+    for (times, (name, text)) in (1..).zip(REFUSED) {
+        let (file_of_data, before) = (data.join(name), fs::read(data.join(name)).ok());
+        fs::write(&file_of_data, text).expect("written");
+        let (code, told) = check(&file, &data);
+        assert!(code == 78 && told.contains(name), "{name} is {code}: {told}");
+        gateway.hang_up();
+        gateway.wait_for_log_times(refused, times);
+        match before {
+            Some(before) => fs::write(&file_of_data, before).expect("written"),
+            None => fs::remove_file(&file_of_data).expect("removed"),
+        }
+        assert_eq!(check(&file, &data).0, 0, "{name} is as before");
+    }
+    // A file that is gone is refused, too, and so is one that is none.
+    let users = data.join("users.toml");
+    let before = fs::read(&users).expect("users");
+    fs::remove_file(&users).expect("removed");
+    let (code, told) = check(&file, &data);
+    assert!(code == 78 && told.contains("users.toml"), "{code}: {told}");
+    gateway.hang_up();
+    gateway.wait_for_log_times(refused, REFUSED.len() + 1);
+    fs::create_dir(&users).expect("a directory");
+    assert_eq!(check(&file, &data).0, 78, "a directory");
+    fs::remove_dir(&users).expect("removed");
+    fs::write(&users, before).expect("written");
+    assert_eq!(check(&file, &data).0, 0);
+    gateway.hang_up();
+    gateway.wait_for_log("users, rules and certificates are read again");
+    assert_eq!(gateway.stop(), 0);
+}
