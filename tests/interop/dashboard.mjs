@@ -13,7 +13,7 @@ import { Browser } from '../bench/chromium.mjs';
 const VIEWS = ['overview', 'topics', 'clients', 'sessions', 'listeners', 'users', 'rules', 'bench', 'try'];
 const SCREENS = [
   { name: 'desk', width: 1280, height: 900, scale: 1, mobile: false },
-  { name: 'phone', width: 390, height: 844, scale: 2, mobile: true },
+  { name: 'phone', width: 360, height: 780, scale: 2, mobile: true },
 ];
 
 // Waits in the page until an expression holds; what it was is returned.
@@ -201,6 +201,22 @@ async function plotted(page) {
   await page.run(until(`document.querySelector('#main pre').textContent === '22.47'`));
 }
 
+// What lies beyond the sides of the screen. A table may, in its region, which scrolls and shows that there is more.
+const beyond = `(() => {
+  const { clientWidth: width, scrollWidth } = document.documentElement;
+  const found = scrollWidth > width ? ['the page is ' + scrollWidth + ' px wide'] : [];
+  for (const element of document.querySelectorAll('header, header *, main, main *')) {
+    const { left, right } = element.getBoundingClientRect();
+    if ((left < -0.5 || right > width + 0.5) && !element.closest('.scroll table')) {
+      found.push(element.localName + ' "' + element.textContent.slice(0, 20) + '" lies from ' + left + ' to ' + right);
+    }
+  }
+  const links = [...document.querySelectorAll('#nav a')];
+  const current = links.filter(link => link.hasAttribute('aria-current'));
+  if (current.length !== 1) found.push(current.length + ' views are the current one');
+  return found;
+})()`;
+
 async function looked(page, base, output, axe) {
   const faults = [];
   for (const screen of SCREENS) {
@@ -212,8 +228,7 @@ async function looked(page, base, output, axe) {
         await go(page, view, READY[view]);
         if (view === 'topics') await plotted(page);
         if (view === 'bench') await resulted(page);
-        const [scrolls, width] = await page.run('[document.documentElement.scrollWidth, innerWidth]');
-        if (scrolls > width) faults.push(`${view} on a ${screen.name} is ${scrolls} px wide`);
+        faults.push(...(await page.run(beyond)).map(what => `${view}, ${screen.name}, ${scheme}: ${what}`));
         await page.run(`if (!window.axe) { ${axe} }`);
         const found = await page.run(`axe.run().then(({ violations }) =>
           violations.map(one => one.id + ': ' + one.nodes.map(node => node.html.slice(0, 120)).join(' | ')))`);

@@ -51,6 +51,8 @@ class Pebble:
         self.process = self.names = None
         self.nonces_refused_percent = 5
         """Pebble's own default."""
+        self.external_accounts: dict[str, str] = {}
+        """Keys in base64url by identifier (RFC 8555 §7.3.4). If there are some, it gives no account without one."""
 
     @property
     def directory(self) -> str:
@@ -77,7 +79,8 @@ class Pebble:
             "listenAddress": f"127.0.0.1:{self.port}", "managementListenAddress": f"127.0.0.1:{self.management}",
             "certificate": str(self.ca), "privateKey": str(key),
             "httpPort": self.http_port, "tlsPort": self.tls_port, "ocspResponderURL": "",
-            "externalAccountBindingRequired": False, "retryAfter": {"authz": 1, "order": 1},
+            "externalAccountBindingRequired": bool(self.external_accounts),
+            "externalAccountMACKeys": self.external_accounts, "retryAfter": {"authz": 1, "order": 1},
             "profiles": {"default": {"description": "", "validityPeriod": self.lifetime_s}}}}))
         names = "{}:{}".format(*self.names.sockets[0].getsockname())
         settings = {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": str(self.nonces_refused_percent)}

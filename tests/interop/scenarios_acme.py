@@ -1,7 +1,10 @@
-"""Certificates of an ACME server: issued by both challenges, used by foreign clients, renewed, and missed."""
+"""Certificates of an ACME server: issued by both challenges, used by foreign clients, renewed, bound to an
+account elsewhere, and missed."""
 
 import asyncio
+import base64
 import json
+import secrets
 import signal
 import ssl
 import stat
@@ -15,7 +18,7 @@ from gateway import LISTENERS, Gateway
 from pebble import Pebble, free_port
 from scenarios import expect, require, scenario, until
 
-NAME = "fog.test"
+NAME, OTHER = "fog.test", "mist.test"
 CONNECT = b"\x10\x10\0\x04MQTT\x04\x02\0\x3c\0\x04acme"
 """MQTT 3.1.1, clean session, keep alive of a minute."""
 PING, PONG = b"\xc0\0", b"\xd0\0"
@@ -24,11 +27,12 @@ PING, PONG = b"\xc0\0", b"\xd0\0"
 class Named(Gateway):
     """A gateway that has a name, and ports that it has again after a restart."""
 
-    def __init__(self, binary: str, pebble: Pebble, data: str, challenge: str = "http-01", mqtts: int = 0):
+    def __init__(self, binary: str, pebble: Pebble, data: str, challenge: str = "http-01", mqtts: int = 0,
+                 domains: tuple[str, ...] = (NAME,), more: str = ""):
         super().__init__(binary, data=data)
         self.ports = {"http": pebble.http_port, "https": pebble.tls_port, "mqtts": mqtts or free_port()}
-        self.acme = (f'[acme]\ndomains = ["{NAME}"]\ndirectory = "{pebble.directory}"\nca_file = "{pebble.ca}"\n'
-                     f'challenge = "{challenge}"\nagree_to_terms = true\ncontact = ["ops@{NAME}"]\n')
+        self.acme = (f'[acme]\ndomains = {json.dumps(domains)}\ndirectory = "{pebble.directory}"\nca_file = "{pebble.ca}"\n'
+                     f'challenge = "{challenge}"\nagree_to_terms = true\ncontact = ["ops@{NAME}"]\n{more}')
 
     def config_text(self) -> str:
         ports = "\n".join(f'[listeners.{name}]\naddress = "127.0.0.1:{self.ports.get(name, 0)}"' for name in LISTENERS)
@@ -172,6 +176,72 @@ async def acme_of_a_server_that_is_down_and_one_that_cannot_validate(binary):
                 await until("a certificate", lambda: serial(gateway.https(), pebble.root))
                 expect("failures", gateway.metric("acme_failures_total"), 2)
                 expect("doctor", (await gateway.finding("acme-certificate"))["level"], "ok")
+
+
+def key_in_base64url(size: int = 32) -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(size)).decode().rstrip("=")
+
+
+async def refused(gateway, count: int, reason: str, mend: str, level: str = "problem"):
+    """The failure number `count` is explained by the log and by `doctor`, and clients that know no ACME go on."""
+    await until(f"{count} failures", lambda: counted(gateway, count))
+    told = [line for line in gateway.whole_log().splitlines() if "no certificate was issued" in line]
+    require("the log", reason in told[-1], told)
+    found = await gateway.finding("acme-failure")
+    expect("doctor", (found["level"], found["mend"]), (level, mend))
+    require("doctor's reason", reason in found["text"], found)
+    _, port = gateway.https()
+    expect("the gateway's own", await curl(f"https://localhost:{port}/healthz", gateway.ca), 0)
+
+
+@scenario
+async def acme_of_a_server_that_wants_an_external_account(binary):
+    with tempfile.TemporaryDirectory(prefix="fogmux-acme-") as place:
+        async with Pebble(place, free_port(), free_port()) as pebble:
+            right, wrong = key_in_base64url(), key_in_base64url()
+            pebble.external_accounts = {"kid-1": right, "kid-2": wrong}
+            await pebble.start()
+            data, file = f"{place}/data", Path(place, "external account.key")
+            async with Named(binary, pebble, data) as gateway:
+                await refused(gateway, 1, "externalAccountRequired",
+                              "set acme.external_account and acme.external_account_key_file")
+                mqtts = gateway.ports["mqtts"]
+                await gateway.terminate()
+            named = lambda kid: f'external_account = "{kid}"\nexternal_account_key_file = "{file}"\n'
+            correct = "correct acme.external_account and acme.external_account_key_file"
+            file.write_text(right)
+            async with Named(binary, pebble, data, mqtts=mqtts, more=named("nobody")) as gateway:
+                gateway.process.send_signal(signal.SIGHUP)
+                await refused(gateway, 1, 'the external account "nobody" is refused: ', correct)
+                await gateway.terminate()
+            file.unlink()
+            async with Named(binary, pebble, data, mqtts=mqtts, more=named("kid-1")) as gateway:
+                write = f"write the key of acme.external_account, in base64url, to '{file}'"
+                mistakes = [(None, f"{file}: No such file", write), ("", f"{file}: it is empty", write),
+                            ("not/base64+url", f"{file}: what is in it is not base64url", write),
+                            (wrong, 'the external account "kid-1" is refused: ', correct)]
+                for count, (text, reason, mend) in enumerate(mistakes, 1):
+                    if text is not None:
+                        file.write_text(text)
+                    gateway.process.send_signal(signal.SIGHUP)
+                    await refused(gateway, count, reason, mend)
+                # The file is read again for each attempt.
+                file.write_text(f"{right}\n")
+                gateway.process.send_signal(signal.SIGHUP)
+                first = await until("a certificate", lambda: serial(gateway.https(), pebble.root))
+                require("Pebble has bound the account", 'using kid "kid-1"' in pebble.log.read_text())
+                expect("doctor", (await gateway.finding("acme-certificate"))["level"], "ok")
+                require("no key in the log", right not in gateway.whole_log())
+                await gateway.terminate()
+            # It forgets the account, and a name is added: another certificate is wanted, which it does not issue.
+            before = Path(place, "root of before.pem")
+            before.write_bytes(pebble.root.read_bytes())
+            await pebble.stop()
+            await pebble.start()
+            file.write_text(wrong)
+            async with Named(binary, pebble, data, mqtts=mqtts, domains=(NAME, OTHER), more=named("kid-1")) as gateway:
+                await refused(gateway, 1, 'the external account "kid-1" is refused: ', correct, level="warning")
+                expect("the certificate of before", await serial(gateway.https(), before), first)
 
 
 async def counted(gateway, count: int) -> bool:

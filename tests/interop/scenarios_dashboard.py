@@ -13,6 +13,12 @@ from scenarios import expect, require, scenario, until
 HERE = Path(__file__).parent
 CLIENTS = Path(os.environ.get("FOGMUX_CLIENTS", HERE.parents[1] / "target" / "clients"))
 PICTURES = Path(os.environ.get("FOGMUX_PICTURES", HERE.parents[1] / "target" / "dashboard"))
+OPEN_FOR = 5
+"""Times that the overview asks for the state of the gateway, every three seconds, before its memory is looked at."""
+RETAINED = 100
+RELEASE_MB, DEBUG_MB, ANONYMOUS_MB = 20, 40, 8
+"""Bounds with the dashboard open, in 10^6 bytes: of all pages of a release build, of a debug build, whose code is
+larger, and of those of either that are no files."""
 HOSTILE = ["<img src=x onerror=alert(1)>", "__proto__/constructor", "\u202egnp.exe", "a\u0007b", "//", "x" * 8000]
 
 
@@ -127,3 +133,41 @@ async def the_dashboard_works_in_chromium(binary):
                     process.kill()
                     await process.wait()
             await coap.close()
+
+
+def memory_mb(process) -> dict[str, float]:
+    """The memory of a process in 10^6 bytes; in PSS each page that it shares counts by its share."""
+    rows = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
+    kib = {name: int(value.split()[0]) for name, _, value in (row.partition(":") for row in rows)}
+    return {name: kib[name] * 1024 / 1e6 for name in ("Rss", "Pss", "Pss_Anon", "Pss_File")}
+
+
+@scenario
+async def the_gateway_is_small_with_the_dashboard_open(binary):
+    async with Gateway(binary) as gateway:
+        base = gateway.http_base(secure=False)
+        lines = [json.dumps({"topic": f"room/{n}", "payload": "21.5", "retain": True}) for n in range(RETAINED)]
+        status, _ = await curl(base, "/publish", "-H", "content-type: application/x-ndjson", "--data-binary",
+                               "\n".join(lines))
+        expect("the messages", status // 100, 2)
+        others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3")]
+        page = await asyncio.create_subprocess_exec(
+            "node", str(HERE / "dashboard_open.mjs"), base, str(OPEN_FOR),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+        try:
+            expect("the page", await asyncio.wait_for(page.stdout.readline(), 120), b"open\n")
+            memory = memory_mb(gateway.process)
+            page.stdin.close()
+            await page.wait()
+        finally:
+            for process in (page, *others):
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+        build = "release" if "release" in Path(binary).resolve().parts else "debug"
+        told = ", ".join(f"{name} {value:.1f} MB" for name, value in memory.items())
+        print(f"  dashboard open, {RETAINED} retained messages, {len(others)} MQTT clients, {build} build: {told}",
+              flush=True)
+        # Not the PSS as a whole: other gateways of this program would make it smaller.
+        require("its memory", memory["Rss"] <= (RELEASE_MB if build == "release" else DEBUG_MB), told)
+        require("its memory without files", memory["Pss_Anon"] <= ANONYMOUS_MB, told)

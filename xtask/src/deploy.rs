@@ -1,4 +1,4 @@
-//! The files shipped beside the binary: the unit as systemd reads it, the image's list of ports, the filter of
+//! The files shipped beside the binary: the unit as systemd reads and runs it, the image's list of ports, the filter of
 //! fail2ban, the packages as Debian installs them.
 
 use std::fs;
@@ -9,6 +9,7 @@ use crate::command::{command, on_path, output, run};
 use crate::dist;
 use crate::fail2ban;
 use crate::gateway;
+use crate::service;
 use crate::setup;
 use crate::tree::Tree;
 
@@ -26,6 +27,7 @@ const FINAL_CODES: &str = "RestartPreventExitStatus=64 77 78";
 pub(crate) fn deploy(tree: &Tree) -> Result<()> {
     image(tree)?;
     unit(tree)?;
+    service::check(tree)?;
     setup::log_reader()?;
     setup::packages_of(&["openssl"])?;
     fail2ban::check(tree)?;

@@ -16,6 +16,7 @@ mod graph;
 mod links;
 mod peers;
 mod prose;
+mod service;
 mod setup;
 mod simulate;
 mod size;

@@ -85,7 +85,9 @@ impl Orders {
         };
         let binding = self.external_account()?;
         let builder = Account::builder_with_http(Box::new(self.client.clone()));
-        let (account, credentials) = builder.create(&wanted, self.config.directory.clone(), binding.as_ref()).await?;
+        let created = builder.create(&wanted, self.config.directory.clone(), binding.as_ref()).await;
+        let external = binding.is_some().then_some(self.config.external_account.as_str());
+        let (account, credentials) = created.map_err(|error| Failed::account(error, external))?;
         let text = serde_json::to_vec(&credentials).map(Zeroizing::new);
         let text = text.map_err(|error| Failed::new(error.to_string()))?;
         let file = &self.files.account;
@@ -114,9 +116,12 @@ impl Orders {
 
     fn external_account(&self) -> Result<Option<ExternalAccountKey>, Failed> {
         let Some(file) = &self.config.external_account_key_file else { return Ok(None) };
-        let text = std::fs::read_to_string(file).map(Zeroizing::new).map_err(|error| unreadable(file, &error))?;
+        let text = std::fs::read_to_string(file).map(Zeroizing::new).map_err(|error| Failed::key_file(file, error))?;
         let key = URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('=')).map(Zeroizing::new);
-        let key = key.map_err(|_| Failed::new(format!("{}: what is in it is not base64url", file.display())))?;
+        let key = key.map_err(|_| Failed::key_file(file, "what is in it is not base64url"))?;
+        if key.is_empty() {
+            return Err(Failed::key_file(file, "it is empty"));
+        }
         Ok(Some(ExternalAccountKey::new(self.config.external_account.clone(), &key)))
     }
 

@@ -34,8 +34,17 @@ pub(crate) struct State {
 pub(crate) struct Failure {
     pub(crate) unix_s: u64,
     pub(crate) reason: String,
-    /// The type of the server's problem (RFC 8555 §6.7) without its prefix; `None` if it has not answered.
+    /// The type of the server's problem (RFC 8555 §6.7) without its prefix, or one of those below; `None` if the server
+    /// has not answered.
     pub(crate) problem: Option<String>,
+}
+
+/// Problems that are no types of RFC 8555, which have no spaces.
+impl Failure {
+    /// The server refuses the external account that was shown.
+    pub(crate) const EXTERNAL_ACCOUNT: &str = "external account refused";
+    /// The file of the external account's key cannot be used.
+    pub(crate) const KEY_FILE: &str = "external account key file";
 }
 
 impl State {

@@ -87,6 +87,13 @@ fn mend(failure: &Failure, acme: &Acme) -> String {
             Challenge::TlsAlpn01 => format!("openssl s_client -connect {domain}:443 -servername {domain}"),
         },
         Some("externalAccountRequired") => "set acme.external_account and acme.external_account_key_file".to_owned(),
+        Some(Failure::EXTERNAL_ACCOUNT) => {
+            "correct acme.external_account and acme.external_account_key_file".to_owned()
+        }
+        Some(Failure::KEY_FILE) => {
+            let file = acme.external_account_key_file.as_deref().map(quoted).unwrap_or_default();
+            format!("write the key of acme.external_account, in base64url, to {file}")
+        }
         Some("invalidContact" | "unsupportedContact") => "correct acme.contact".to_owned(),
         Some("rejectedIdentifier") => "correct acme.domains".to_owned(),
         Some(_) => RELOAD.to_owned(),
@@ -115,5 +122,6 @@ mod tests {
         assert_eq!(found.mend.as_deref(), Some("curl -i http://fog.example/healthz"));
         assert_eq!(of(Some("rateLimited"), true).level, Level::Warning);
         assert!(of(None, true).mend.unwrap().starts_with("curl -sS https://acme-v02"));
+        assert!(of(Some(Failure::EXTERNAL_ACCOUNT), true).mend.unwrap().starts_with("correct acme.external_account "));
     }
 }

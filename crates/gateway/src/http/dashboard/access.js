@@ -87,7 +87,7 @@ export function users(main) {
       const columns = ['User', 'Groups', 'Password', 'May log in', 'Action'].map(name => ({ name }));
       list.replaceChildren(table('Users', columns, page.users.map(user => [user.user, user.groups.join(', ') || '–',
         user.password ? (user.scram ? 'yes' : 'yes, without SCRAM') : 'none', user.disabled ? 'shut out' : 'yes',
-        actions(user, page.changeable)]), 'acts'));
+        actions(user, page.changeable)]), 'rows acts'));
       said.textContent = text ?? `${page.users.length} on this page`;
     } catch (error) { said.textContent = error.message; }
   }

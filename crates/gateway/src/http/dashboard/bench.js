@@ -111,7 +111,7 @@ function wanted(choices, submit) {
     make('p', { class: 'dim' }, 'The traffic generator and a gateway of its own run beside this gateway, on the ',
       'loopback interface unless a link is chosen: this measures this hardware, and not the clients of this gateway. ',
       `A job has ${most.repetitions} repetitions and ${most.job_seconds / MINUTE} minutes at most. Links other than `,
-      'loopback need a gateway that runs as root.'),
+      'loopback need a gateway that runs as root, those of documents too.'),
     make('form', { id: 'bench', onsubmit: send }, kind, fields,
       make('label', { class: 'check' }, make('input', { type: 'checkbox', name: 'anyway' }),
         'also while this gateway is at work'),
@@ -176,7 +176,7 @@ export function bench(main) {
     const focused = list.contains(document.activeElement) ? document.activeElement.getAttribute('aria-label') : '';
     const columns = ['Job', 'State', 'Measured', 'By', 'When', 'Action'].map(name => ({ name }));
     const rows = jobs.map(job => [`${job.id}`, state(job), brief(job), job.by, when(job), actions(job)]);
-    list.replaceChildren(jobs.length > 0 ? table('Jobs', columns, rows, 'acts') : make('p', {}, 'There are none yet.'));
+    list.replaceChildren(jobs.length > 0 ? table('Jobs', columns, rows, 'rows acts') : make('p', {}, 'There are none yet.'));
     if (focused) list.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
   }
 

@@ -20,15 +20,18 @@ function node(child) {
 export const plain = text => text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
   char => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
-// A table with a caption that is read aloud; rows are arrays of texts or elements.
+// A table with a caption that is read aloud; rows are arrays of texts or elements. On a phone a table of the kind
+// `rows` has a line for each cell, with the name of its column before it; the roles are those that it loses thereby.
 export function table(label, columns, rows, kind) {
   const head = columns.map(({ name, number }) =>
-    make('th', { scope: 'col', class: number ? 'number' : undefined }, name));
-  const body = rows.map(row => make('tr', {}, ...row.map((cell, index) =>
-    make('td', { class: columns[index].number ? 'number' : 'name' }, typeof cell === 'string' ? plain(cell) : cell))));
+    make('th', { scope: 'col', role: 'columnheader', class: number ? 'number' : undefined }, name));
+  const body = rows.map(row => make('tr', { role: 'row' }, ...row.map((cell, index) =>
+    make('td', { role: 'cell', 'data-column': columns[index].name, class: columns[index].number ? 'number' : 'name' },
+      typeof cell === 'string' ? plain(cell) : cell))));
   return make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
-    make('table', { 'aria-label': label, class: kind },
-      make('thead', {}, make('tr', {}, ...head)), make('tbody', {}, ...body)));
+    make('table', { 'aria-label': label, role: 'table', class: kind },
+      make('thead', { role: 'rowgroup' }, make('tr', { role: 'row' }, ...head)),
+      make('tbody', { role: 'rowgroup' }, ...body)));
 }
 
 export const section = (title, ...children) => make('section', {}, make('h2', {}, title), ...children);

@@ -61,7 +61,7 @@ export function sessions(main) {
       list.replaceChildren(table('Sessions', columns, page.sessions.map(session => [session.client, session.principal,
         state(session), number(session.subscriptions), held(session.queued, session.queued_bytes),
         held(session.inflight, session.inflight_bytes), session.stored === 'disk' ? 'on disk' : 'in memory',
-        actions(session)]), 'acts'));
+        actions(session)]), 'rows acts'));
       said.textContent = text ?? `${page.sessions.length} on this page`;
     } catch (error) { said.textContent = error.message; }
   }

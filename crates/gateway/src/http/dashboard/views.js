@@ -44,7 +44,7 @@ export function overview(main) {
       number(door.connections), flow(door, index, 'read_bytes'), flow(door, index, 'written_bytes'),
       number(door.accepted), number(door.rejected), number(door.unauthenticated), number(door.unauthorized),
       number(door.misbehaved), number(door.timed_out)]);
-    doors.replaceChildren(table('Doors', columns, rows));
+    doors.replaceChildren(table('Doors', columns, rows, 'pinned'));
     document.getElementById('version')?.remove();
     main.append(make('p', { class: 'dim', id: 'version' },
       `fogmux ${s.version}, realm ${s.realm}, started ${time(s.started)}`));
@@ -81,7 +81,7 @@ export function clients(main) {
       list.replaceChildren(table('Clients', columns, page.clients.map(client => [client.client ?? '–',
         client.principal, client.listener ?? client.door, client.address, time(client.since),
         make('button', { type: 'button', class: 'danger', 'aria-label': `Disconnect ${client.client ?? client.address}`,
-          onclick: () => kick(client) }, 'Disconnect')]), 'acts'));
+          onclick: () => kick(client) }, 'Disconnect')]), 'rows acts'));
       said.textContent = text ?? `${page.clients.length} on this page`;
     } catch (error) { said.textContent = error.message; }
   }
@@ -91,12 +91,13 @@ export function clients(main) {
 
 export function listeners(main) {
   const list = make('div');
-  main.append(make('h1', {}, 'Listeners'), make('section', {}, list));
+  main.append(make('h1', {}, 'Listeners'), make('section', {},
+    make('p', { class: 'dim' }, 'Where the gateway listens, and from where clients may come without credentials.'), list));
   get('listeners').then(page => {
     const admits = entry => (entry.remote_anonymous ? 'everywhere' : entry.anonymous ? 'on this machine' : 'nowhere');
     const state = entry => (entry.open ? 'open' : `not open: ${entry.error}`);
     list.replaceChildren(table('Listeners', ['Listener', 'Address', 'State', 'Anonymous clients'].map(name => ({ name })),
-      page.listeners.map(entry => [entry.listener, entry.address, state(entry), admits(entry)])));
+      page.listeners.map(entry => [entry.listener, entry.address, state(entry), admits(entry)]), 'rows'));
   }).catch(error => list.replaceChildren(make('p', { class: 'bad' }, error.message)));
   return {};
 }
