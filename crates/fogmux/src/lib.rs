@@ -40,7 +40,6 @@ mod pki;
 mod regular;
 mod serve;
 mod terminal;
-mod validity;
 
 use std::process::ExitCode;
 
