@@ -126,7 +126,8 @@ impl Machine {
     #[must_use]
     pub fn processor(&self) -> Option<Processor> {
         let text = self.text("proc/stat")?;
-        let is_one = |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let is_one =
+            |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         let count = text.lines().filter(is_one).count();
         // user, nice, system, idle, iowait, irq, softirq, steal; what guests use is a part of the first two.
         let fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);

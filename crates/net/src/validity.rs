@@ -138,7 +138,12 @@ mod tests {
         let begin = 1_700_000_000;
         for lifetime in [90 * DAY_S, 6 * DAY_S] {
             let end = begin + lifetime;
-            let dates = Dates { subject: String::new(), issuer: String::new(), not_before_unix_s: begin, not_after_unix_s: end };
+            let dates = Dates {
+                subject: String::new(),
+                issuer: String::new(),
+                not_before_unix_s: begin,
+                not_after_unix_s: end,
+            };
             let stage = |now| Validity::of(Role::ServerByName, now, &dates).stage;
             assert_eq!(stage(begin), Stage::Good);
             assert_eq!(stage(end - lifetime / 3), Stage::Good, "it is renewed now");
@@ -147,14 +152,24 @@ mod tests {
             assert_eq!(stage(end + 1), Stage::Expired);
             assert_eq!(stage(begin - 1), Stage::Early);
         }
-        let dates = Dates { subject: String::new(), issuer: String::new(), not_before_unix_s: begin, not_after_unix_s: begin + 90 * DAY_S };
+        let dates = Dates {
+            subject: String::new(),
+            issuer: String::new(),
+            not_before_unix_s: begin,
+            not_after_unix_s: begin + 90 * DAY_S,
+        };
         assert_eq!(Validity::of(Role::Server, dates.not_after_unix_s - 30 * DAY_S, &dates).stage, Stage::Month);
     }
 
     #[test]
     fn each_second_of_a_certificate_has_its_stage_and_words() {
         let end = 1_800_000_000;
-        let dates = Dates { subject: String::new(), issuer: String::new(), not_before_unix_s: 1_700_000_000, not_after_unix_s: end };
+        let dates = Dates {
+            subject: String::new(),
+            issuer: String::new(),
+            not_before_unix_s: 1_700_000_000,
+            not_after_unix_s: end,
+        };
         for (now, stage, said) in [
             (0, Stage::Early, "valid only in 19675 days; the clock may be in the past"),
             (1_699_999_999, Stage::Early, "valid only in less than a day; the clock may be in the past"),

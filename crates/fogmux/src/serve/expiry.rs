@@ -90,7 +90,12 @@ mod tests {
     const END: u64 = 1_800_000_000;
 
     fn certificate(role: Role) -> InUse {
-        let dates = Dates { subject: "CN=a".into(), issuer: String::new(), not_before_unix_s: 1_700_000_000, not_after_unix_s: END };
+        let dates = Dates {
+            subject: "CN=a".into(),
+            issuer: String::new(),
+            not_before_unix_s: 1_700_000_000,
+            not_after_unix_s: END,
+        };
         InUse { role, file: "/a.pem".into(), dates }
     }
 

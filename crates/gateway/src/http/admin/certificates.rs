@@ -37,12 +37,19 @@ fn entry(tls: &TlsConfig, shared: &Shared, one: &InUse, now_unix_s: u64) -> Cert
     let mut listeners: Vec<String> = Vec::new();
     for (_, spot) in shared.listening.each() {
         let (listen, has_one) = (&spot.listen, spot.listen.listener.has_certificate());
-        if has_one && tls.files_of(&listen.security).contains(&one.file) && !listeners.iter().any(|n| **n == *listen.name) {
+        if has_one
+            && tls.files_of(&listen.security).contains(&one.file)
+            && !listeners.iter().any(|n| **n == *listen.name)
+        {
             listeners.push(listen.name.to_string());
         }
     }
     let own_authority = tls.own_authority() == Some(&one.file);
-    CertificateEntry { own_authority, listeners, ..dated(role, &one.file, &one.dates, Validity::of(one.role, now_unix_s, &one.dates), now_unix_s) }
+    CertificateEntry {
+        own_authority,
+        listeners,
+        ..dated(role, &one.file, &one.dates, Validity::of(one.role, now_unix_s, &one.dates), now_unix_s)
+    }
 }
 
 /// The gateway's own authority, where clients are verified against another: its file is read, as no handshake needs it.

@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fogmux_bus::{Door, Timestamp};
 use fogmux_http::api::{
-    DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, PairStatus, Status, StoreStatus, Table,
-    Visitor,
+    DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, PairStatus, Status, StoreStatus, Table, Visitor,
 };
 use fogmux_store::JournalStore;
 

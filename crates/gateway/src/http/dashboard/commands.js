@@ -10,7 +10,7 @@ const isLoopback = entry => /^(127\.|\[::1\]|\[::ffff:127\.)/.test(host(entry));
 const isAny = entry => ['0.0.0.0', '[::]'].includes(host(entry));
 
 // The address to use for a listener: the one that the page was reached by, unless it listens elsewhere only.
-const address = entry => `${isAny(entry) || isLoopback(entry) ? location.hostname : host(entry)}`;
+const address = entry => (isAny(entry) || isLoopback(entry) ? location.hostname : host(entry));
 
 const bare = name => name.replace(/^\[|\]$/g, '');
 
@@ -20,8 +20,6 @@ export const reached = ({ listeners, visitor }) => listeners
 
 // Whether no credential is needed.
 const isOpen = (entry, visitor) => (visitor.local ? entry.anonymous : entry.remote_anonymous);
-
-const CA = '--cafile ca.pem';
 
 // The commands of a kind of listener: a title and lines, for an entry, a topic and the options of a credential.
 const KINDS = {
@@ -38,7 +36,7 @@ const KINDS = {
 };
 
 function mosquitto(entry, topic, { user, psk }) {
-  const tls = psk ? " --psk-identity IDENTITY --psk HEX" : entry.encrypted ? ` ${CA}` : '';
+  const tls = psk ? ' --psk-identity IDENTITY --psk HEX' : entry.encrypted ? ' --cafile ca.pem' : '';
   const login = user ? ` -u ${quoted(user)} -P PASSWORD` : '';
   const to = `-h ${bare(address(entry))} -p ${entry.port}${tls}${login}`;
   return [`mosquitto_sub ${to} -v -t ${quoted(topic)}`, `mosquitto_pub ${to} -r -t ${quoted(topic)} -m 21.5`];
@@ -62,7 +60,7 @@ function curl(entry, topic, { user }) {
 }
 
 function fogmux(entry, topic, { user }) {
-  const login = `${entry.encrypted ? ` ${CA}` : ''}${user ? ` --user ${quoted(user)} --password-file FILE` : ''}`;
+  const login = `${entry.encrypted ? ' --ca ca.pem' : ''}${user ? ` --user ${quoted(user)} --password-file FILE` : ''}`;
   const to = quoted(`${entry.kind}://${address(entry)}:${entry.port}/${topic}`);
   return [`fogmux sub${login} ${to}`, `fogmux pub -r${login} ${to} 21.5`];
 }
@@ -70,7 +68,8 @@ function fogmux(entry, topic, { user }) {
 // The addresses that a phone may be shown: of this page, of the topic's value, and of MQTT.
 export function links(page, topic) {
   const all = reached(page).map(entry => [entry, address(entry)]);
-  const shown = [['This page', `${location.origin}/`], ['The value of the topic', `${location.origin}/topics/${path(topic)}`]];
+  const shown = [['This page', `${location.origin}/`],
+    ['The value of the topic', `${location.origin}/topics/${path(topic)}`]];
   const of = all.filter(([entry]) => ['https', 'mqtt', 'mqtts'].includes(entry.kind));
   return [...shown, ...of.map(([entry, to]) => [`${entry.listener}, port ${entry.port}`,
     `${entry.kind}://${to}:${entry.port}${entry.kind === 'https' ? '/' : ''}`])];
@@ -90,7 +89,8 @@ export function commands(page, topic) {
         lines));
   });
   const ca = known.some(entry => entry.encrypted)
-    ? [make('p', { class: 'dim' }, 'ca.pem is DATA/pki/ca.pem of the gateway, or the authority of its certificate.')] : [];
+    ? [make('p', { class: 'dim' },
+      'ca.pem is DATA/pki/ca.pem of the gateway, or the authority of its certificate.')] : [];
   return section('Commands', ...ca, ...(blocks.length > 0 ? blocks
     : [make('p', { class: 'dim' }, 'No listener can be reached from here.')]));
 }

@@ -36,10 +36,11 @@ const WAYS = {
 export function follow(main) {
   const said = make('p', { role: 'status', 'aria-live': 'polite', class: 'dim' }, 'Nothing is followed.');
   const list = make('div', { id: 'followed' });
-  const filter = make('input', { name: 'filter', value: 'room/#', required: true, autocomplete: 'off', spellcheck: 'false' });
+  const filter = make('input', { name: 'filter', value: 'room/#', required: true, autocomplete: 'off',
+    spellcheck: 'false' });
   const way = make('select', { name: 'way' }, ...Object.keys(WAYS).map(name => make('option', { value: name }, name)));
-  const stop = make('button', { type: 'button', class: 'plain', disabled: true, onclick: () => { end(); say('Stopped.'); } },
-    'Stop');
+  const stop = make('button', { type: 'button', class: 'plain', disabled: true,
+    onclick: () => { end(); say('Stopped.'); } }, 'Stop');
   let [close, shown, due] = [undefined, [], undefined];
   const say = text => { said.textContent = text; };
 
@@ -71,6 +72,7 @@ export function follow(main) {
     stop.disabled = false;
   };
   main.append(section('Follow', make('form', { id: 'follow', onsubmit: begin },
-    make('label', {}, 'Filter', filter), make('label', {}, 'By', way), make('button', {}, 'Follow'), stop), said, list));
+    make('label', {}, 'Filter', filter), make('label', {}, 'By', way), make('button', {}, 'Follow'), stop),
+  said, list));
   return () => { end(); clearTimeout(due); };
 }

@@ -25,7 +25,8 @@ export const noted = (past, entry, isShown) => [...(past ?? []),
 
 const clock = text => {
   const date = new Date(text);
-  return Number.isNaN(date.getTime()) ? '' : `${date.toLocaleTimeString()}.${String(date.getMilliseconds()).padStart(3, '0')}`;
+  const thousandths = String(date.getMilliseconds()).padStart(3, '0');
+  return Number.isNaN(date.getTime()) ? '' : `${date.toLocaleTimeString()}.${thousandths}`;
 };
 
 // The plot of the numbers, if there are two, and the list, the newest first.

@@ -9,7 +9,8 @@ const of = (status, from, to) => status?.deliveries.find(pair => pair.from === f
 export function rates(main) {
   const cells = make('div', { id: 'rates' });
   main.append(section('Deliveries by pair of doors', make('p', { class: 'dim' },
-    'From the door of the publisher, in rows, to that of the subscriber. Of many messages each 128th is counted.'), cells));
+    'From the door of the publisher, in rows, to that of the subscriber. Of many messages each 128th is counted.'),
+  cells));
   return (now, before) => {
     const seconds = before ? (now.at - before.at) / 1000 : 0;
     const doors = now.status.doors.map(({ door }) => door);

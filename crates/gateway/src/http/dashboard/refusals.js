@@ -18,7 +18,8 @@ const what = entry => (entry.action
   : `login by ${entry.login.by}`);
 
 const reason = entry => (entry.action?.file
-  ? make('div', {}, plain(entry.reason), make('div', { class: 'dim' }, `${entry.action.file}, line ${entry.action.line}`))
+  ? make('div', {}, plain(entry.reason),
+    make('div', { class: 'dim' }, `${entry.action.file}, line ${entry.action.line}`))
   : entry.reason);
 
 // A topic that is not there whole cannot be tested.

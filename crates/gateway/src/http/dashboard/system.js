@@ -25,7 +25,8 @@ function power({ now, before }) {
 
 function disk(of) {
   const scarce = of.free_bytes < 64 << 20;
-  const facts = fact('Disk', `${bytes(of.free_bytes)} free of ${bytes(of.total_bytes)}${of.read_only ? ', read-only' : ''}`,
+  const room = `${bytes(of.free_bytes)} free of ${bytes(of.total_bytes)}`;
+  const facts = fact('Disk', `${room}${of.read_only ? ', read-only' : ''}`,
     scarce || of.read_only ? 'bad' : undefined);
   const wear = [of.life_used_percent === undefined ? '' : `at most ${of.life_used_percent} % of its life used`,
     of.written_bytes_a_day === undefined ? '' : `${bytes(of.written_bytes_a_day)} written a day`,

@@ -41,8 +41,8 @@ function phone(page, topic) {
   const draw = () => {
     const [, text] = all[select.value];
     const far = /^[a-z]+:\/\/(localhost|127\.|\[::1\])/.test(text)
-      ? [make('p', { class: 'dim' }, 'This is an address of this machine: a phone needs the name or address that it has ',
-        'in the network, so open this page by that.')] : [];
+      ? [make('p', { class: 'dim' }, 'This is an address of this machine: a phone needs the name or address that it ',
+        'has in the network, so open this page by that.')] : [];
     box.replaceChildren(make('p', { class: 'mono name' }, text), drawn(text), ...far);
   };
   draw();

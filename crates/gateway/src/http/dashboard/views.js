@@ -41,8 +41,8 @@ export function overview(main) {
       card('Retained', number(s.retained.count), bytes(s.retained.bytes)),
       card('Subscriptions', number(s.subscriptions.count),
         `${number(s.sessions)} MQTT sessions, ${number(s.sessions_away)} away`));
-    const columns = [{ name: 'Door' }, ...['Connections', 'Messages in', 'Bytes in', 'Bytes out', 'Accepted', 'Turned away',
-      'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
+    const columns = [{ name: 'Door' }, ...['Connections', 'Messages in', 'Bytes in', 'Bytes out', 'Accepted',
+      'Turned away', 'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
     const flow = (door, index, name) => (seconds > 0
       ? `${bytes(Math.max(0, door[name] - before.status.doors[index][name]) / seconds)}/s` : bytes(door[name]));
     const came = (door, index) => (seconds > 0
@@ -106,9 +106,9 @@ export function listeners(main) {
   get('listeners').then(page => {
     const admits = entry => (entry.remote_anonymous ? 'everywhere' : entry.anonymous ? 'on this machine' : 'nowhere');
     const state = entry => (entry.open ? 'open' : `not open: ${entry.error}`);
-    list.replaceChildren(table('Listeners', ['Listener', 'Address', 'State', 'Security', 'Anonymous clients'].map(name => ({ name })),
-      page.listeners.map(entry => [entry.listener, entry.address, state(entry),
-        entry.encrypted ? entry.profile : 'not encrypted', admits(entry)])));
+    const columns = ['Listener', 'Address', 'State', 'Security', 'Anonymous clients'].map(name => ({ name }));
+    list.replaceChildren(table('Listeners', columns, page.listeners.map(entry => [entry.listener, entry.address,
+      state(entry), entry.encrypted ? entry.profile : 'not encrypted', admits(entry)])));
   }).catch(error => list.replaceChildren(make('p', { class: 'bad' }, error.message)));
   return {};
 }
