@@ -7,6 +7,7 @@ mod door;
 mod parked;
 mod reader;
 mod sessions;
+mod shown;
 mod streams;
 mod unread;
 
@@ -49,6 +50,13 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http administrators make the first rules", run: access::first_rules },
     Case { name: "http users and rules are changed only where the configuration allows it", run: access::off },
     Case { name: "http administrators set the filter of the log until a reload", run: access::log_level },
+    Case { name: "http administrators are shown certificates, and no key", run: shown::certificates },
+    Case { name: "http administrators are shown refusals as the log names them", run: shown::refusals },
+    Case { name: "http a flood of refusals takes no place of another's", run: shown::flood_of_refusals },
+    Case { name: "http streams name door and publisher to administrators only", run: shown::origins },
+    Case { name: "http a stream that names publishers ends with its reader's right", run: shown::origins_end },
+    Case { name: "http messages are counted by door and by pair of doors", run: shown::rates },
+    Case { name: "http administrators are shown the machine", run: shown::machine },
     Case { name: "http administrators measure, one job at a time, and have the reports", run: bench::one_at_a_time },
     Case { name: "http only administrators measure", run: bench::only_administrators },
     Case { name: "http nothing but the choices is measured", run: bench::choices },

@@ -1,14 +1,16 @@
 // The dashboard in Chromium, over HTTP and HTTPS: each view, on a phone and a desktop, in light and dark mode.
 //
-//   node dashboard.mjs OUTPUT AXE PASSWORD
+//   node dashboard.mjs OUTPUT MODULES PASSWORD
 //
 // Reads the bases of a gateway as a JSON array. Prints `open` when the topics of a page are followed, so that the
 // other side publishes to `from/device`, `ruled` when rules were saved that let anonymous clients read `open/#` only,
-// and at the end a JSON array of faults. Measures twice and compares. Disconnects the MQTT client `victim` and ends the session of `meter-3`.
+// and at the end a JSON array of faults. MODULES is the directory of axe-core and of jsqr, a foreign reader of QR codes. Measures twice and compares. Disconnects the MQTT client `victim` and ends the session of `meter-3`.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Browser } from '../bench/chromium.mjs';
+import { explored, traced } from './dashboard_views.mjs';
 
 const VIEWS = ['overview', 'topics', 'clients', 'sessions', 'listeners', 'users', 'rules', 'bench', 'try'];
 const SCREENS = [
@@ -51,15 +53,15 @@ const go = async (page, view, ready) => {
 };
 
 const READY = {
-  overview: `document.querySelectorAll('#main tbody tr').length === 4`,
+  overview: `document.querySelector('#rates tbody') && document.querySelector('#system dd')`,
   topics: `document.querySelector('#tree li')`,
-  clients: `document.querySelector('#main table')`,
+  clients: `document.querySelector('#main table') && document.querySelector('#refusals table')`,
   sessions: `document.querySelector('#main table')`,
-  listeners: `document.querySelectorAll('#main tbody tr').length > 3`,
+  listeners: `document.querySelectorAll('#main tbody tr').length > 3 && document.querySelector('#certificates table')`,
   users: `document.querySelector('#main table')`,
   rules: `document.querySelector('#tester') && document.querySelector('#rules-said').textContent !== 'Loading'`,
   bench: `document.querySelector('#bench')`,
-  try: `document.querySelector('#main pre')`,
+  try: `document.querySelector('#main pre') && document.querySelector('svg.qr')`,
 };
 
 // What is used as a person would.
@@ -74,16 +76,18 @@ async function used(page, base, lines) {
   await page.run(until(leaf));
   await page.run(`${leaf}.click()`);
   await page.run(until(`document.querySelector('#main pre')?.textContent === '{"celsius":21.5}'`));
+  const untraced = await traced(page, until);
   await page.run(`fetch('/topics/from/number', { method: 'PUT', body: '20' }).then(() => true)`);
   const hostile = await page.run(`document.querySelectorAll('#main img').length`);
   const spelt = await page.run(`document.querySelector('#tree').textContent.includes('\\\\u202egnp.exe')`);
   await go(page, 'rules', READY.rules);
-  await page.run(`document.querySelector('[name=topic]').value = '$SYS/x';
+  await page.run(`document.querySelector('#tester [name=topic]').value = '$SYS/x';
     document.querySelector('[name=action]').value = 'write';
     document.querySelector('#tester').requestSubmit()`);
   const decision = await page.run(until(`document.querySelector('#decision')?.textContent`));
+  const more = await explored(page, { go, until, READY, jsQR });
   await go(page, 'clients', READY.clients);
-  const faults = [hostile > 0 && 'a topic became an image', !spelt && 'a name is shown from right to left',
+  const faults = [...untraced, ...more, hostile > 0 && 'a topic became an image', !spelt && 'a name is shown from right to left',
     !decision.startsWith('refused') && `the rules say ${decision}`];
   if (base.startsWith('http:')) {
     const button = `document.querySelector('[aria-label="Disconnect victim"]')`;
@@ -241,9 +245,10 @@ async function looked(page, base, output, axe) {
   return faults;
 }
 
-const [output, axeFile, password] = process.argv.slice(2);
+const [output, modules, password] = process.argv.slice(2);
 mkdirSync(output, { recursive: true });
-const axe = readFileSync(axeFile, 'utf8');
+const axe = readFileSync(join(modules, 'axe-core/axe.min.js'), 'utf8');
+const jsQR = createRequire(import.meta.url)(join(modules, 'jsqr'));
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const bases = JSON.parse((await lines.next()).value);
 const browser = new Browser();

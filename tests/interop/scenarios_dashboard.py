@@ -100,7 +100,7 @@ async def ruled(gateway):
 
 @scenario
 async def the_dashboard_works_in_chromium(binary):
-    axe = CLIENTS / "npm/node_modules/axe-core/axe.min.js"
+    modules = CLIENTS / "npm/node_modules"
     async with Gateway(binary, "[auth]\napi_changes = true") as gateway:
         bases = [gateway.http_base(secure=secure) for secure in (False, True)]
         for topic in HOSTILE:
@@ -108,10 +108,13 @@ async def the_dashboard_works_in_chromium(binary):
             await run("curl", "-s", "-H", "content-type: application/json", "-d", message, bases[0] + "/publish")
         for name, value in [("room/temperature", "21.5"), ("room/humidity", "48"), ("plant/line-1/state", "running")]:
             await run("curl", "-s", "-X", "PUT", "-H", "content-type: text/plain", "-d", value, f"{bases[0]}/topics/{name}")
+        await curl(bases[0], "/topics/room/temperature", "-u", "mallory:guess")
+        host, port = gateway.addresses["mqtt"]
+        await run("mosquitto_pub", "-h", host, "-p", str(port), "-t", "$SYS/x", "-m", "1")
         victim = await subscribed(gateway, "victim")
         others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3")]
         page = await asyncio.create_subprocess_exec(
-            "node", str(HERE / "dashboard.mjs"), str(PICTURES), str(axe),
+            "node", str(HERE / "dashboard.mjs"), str(PICTURES), str(modules),
             (Path(gateway.data) / "admin-password").read_text().strip(),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         coap = Aiocoap(gateway)

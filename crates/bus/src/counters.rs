@@ -1,12 +1,17 @@
 //! Counters of the bus: publications, deliveries, and every dropped message by reason.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{self, Relaxed},
+};
+
+use crate::door::Door;
 
 /// Totals since the start, for metrics.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Publications that came in.
-    pub published: AtomicU64,
+    pub published: ByDoor,
     /// Deliveries that routing asked for: one for each publication and each subscriber that it matched.
     pub matched: AtomicU64,
     /// Bytes of the payloads of publications.
@@ -50,9 +55,28 @@ pub struct Counters {
     pub route_misses: AtomicU64,
 }
 
+/// A counter for each door: no more than one of them is touched for a batch.
+#[derive(Debug, Default)]
+pub struct ByDoor([AtomicU64; Door::ALL.len()]);
+
+impl ByDoor {
+    /// The counter of a door.
+    #[must_use]
+    pub fn of(&self, door: Door) -> Option<&AtomicU64> {
+        self.0.get(door.place())
+    }
+
+    /// The sum of all doors.
+    pub fn load(&self, order: Ordering) -> u64 {
+        self.0.iter().map(|count| count.load(order)).sum()
+    }
+}
+
 /// Counts of one batch, added to [`Counters`] at once: no atomic per message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
+    /// The door that the publications came in by.
+    pub(crate) door: Option<Door>,
     pub(crate) published: u64,
     pub(crate) matched: u64,
     pub(crate) sent: u64,
@@ -72,8 +96,10 @@ pub(crate) struct Tally {
 
 impl Counters {
     pub(crate) fn add(&self, tally: &Tally) {
+        if let Some(published) = tally.door.and_then(|door| self.published.of(door)).filter(|_| tally.published > 0) {
+            published.fetch_add(tally.published, Relaxed);
+        }
         for (total, count) in [
-            (&self.published, tally.published),
             (&self.matched, tally.matched),
             (&self.sent, tally.sent),
             (&self.published_bytes, tally.published_bytes),

@@ -45,7 +45,7 @@ mod worker;
 pub use account::Account;
 pub use bus::{Bus, BusConfig, TooManySubscriptions};
 pub use completions::Completions;
-pub use counters::Counters;
+pub use counters::{ByDoor, Counters};
 pub use door::Door;
 pub use fifo::{FifoLimits, FifoMailbox, Queued};
 pub use filter::{Filter, FilterError};

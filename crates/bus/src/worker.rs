@@ -207,8 +207,9 @@ impl Worker {
             sampling.spend(tally.matched);
         }
         tally.published = taken as u64;
+        tally.door = batch.first().and_then(|publication| publication.publisher.door);
         // Status messages of the gateway itself are not counted as received.
-        if batch.first().is_some_and(|publication| publication.publisher.door.is_none()) {
+        if tally.door.is_none() {
             tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
         }
         self.bus.counters().add(&tally);

@@ -92,13 +92,15 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
             (tls, Some(made.ca))
         }
     };
-    let tls = if config.acme.domains.is_empty() { tls } else { tls.with_named(&acme::files(directory).certificate) };
-    let believed = match config.tls.client_ca_file.as_ref().or(authority.as_ref()) {
-        Some(file) => Some(file.clone()),
+    let own = match (&authority, &config.tls.client_ca_file) {
+        (Some(own), _) => Some(own.clone()),
+        (None, Some(_)) => None,
         // The operator's certificate for the gateway, the gateway's own authority for its clients.
-        None => own_authority(config, directory)?,
+        (None, None) => own_authority(config, directory)?,
     };
-    let Some(believed) = believed else { return Ok((tls, authority)) };
+    let tls = own.iter().fold(tls, |tls, own| tls.with_own_authority(own));
+    let tls = if config.acme.domains.is_empty() { tls } else { tls.with_named(&acme::files(directory).certificate) };
+    let Some(believed) = config.tls.client_ca_file.clone().or(own) else { return Ok((tls, authority)) };
     let revoked = lists(config, directory);
     let clients = ClientTrust::load_with(&believed, &revoked, config.tls.crl_expiry)
         .or_fail(Status::Config, "client certificates")?;

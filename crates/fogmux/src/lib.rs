@@ -42,7 +42,6 @@ mod pki;
 mod regular;
 mod serve;
 mod terminal;
-mod validity;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ pub mod bench;
 mod refusal;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -34,6 +34,8 @@ pub struct Administration {
     /// Whether users and rules may be changed.
     changes: AtomicBool,
     commands: OnceLock<mpsc::Sender<Command>>,
+    /// The data directory, whose disk is shown.
+    data: OnceLock<PathBuf>,
 }
 
 /// A command of an administrator.
@@ -185,6 +187,17 @@ impl Administration {
     #[must_use]
     pub fn allows_changes(&self) -> bool {
         self.changes.load(Relaxed)
+    }
+
+    /// Names the data directory. It stays the same while the process runs.
+    pub fn set_data(&self, directory: PathBuf) {
+        let _ = self.data.set(directory);
+    }
+
+    /// The data directory, if there is one.
+    #[cfg(feature = "http")]
+    pub(crate) fn data(&self) -> Option<&Path> {
+        self.data.get().map(PathBuf::as_path)
     }
 
     /// Gives a command and waits for its answer.

@@ -3,13 +3,19 @@
 //! A line names the peer first. All text that a peer chose is quoted, escaped and cut, so that no peer can write a line
 //! or a field of its own. A line never holds a secret. The rate of lines is bounded by [`fogmux_auth::Refusals`].
 
+#[cfg(feature = "http")]
+use std::sync::Arc;
 use std::{borrow::Cow, net::SocketAddr};
 
 use fogmux_auth::{
     Access, Action, Decision, Door, Principal, Refused, Suppressed, Wait, WaitCause, holds_token, looks_like_token,
 };
+#[cfg(feature = "http")]
+use fogmux_fair::Owner;
 use fogmux_net::{ClientCertificate, RefusedCertificate};
 
+#[cfg(feature = "http")]
+use crate::refused::{self, Refusal, What, When};
 use crate::{
     Peer, Shared, WorkerContext,
     clients::Arrived,
@@ -71,21 +77,42 @@ impl<'a> RefusedLogin<'a> {
     /// Logs it, unless too many lines were written of late.
     #[cold]
     pub(crate) fn log(self, shared: &Shared) {
-        let Self { from, door, by, claimed, token, client, reason } = self;
+        #[cfg(feature = "http")]
+        self.keep(shared);
+        let Self { from, door, by, client, reason, .. } = self;
         let Some(suppressed) = shared.refusals.admit_login(from.ip(), shared.clock.now().as_millis()) else { return };
         let Suppressed { same: suppressed, others: suppressed_others } = suppressed;
         let (peer, port, door) = (from.ip().to_canonical(), from.port(), door.name());
-        // Clients also put tokens where a name belongs.
-        let token = token.or_else(|| looks_like_token(claimed.as_bytes()).then_some(claimed));
-        let of_token = token.map(|token| shared.authority.claimed_user(token).unwrap_or_default());
-        let claimed = of_token.as_deref().unwrap_or(claimed);
-        let claimed = if holds_token(claimed) { "" } else { cut(claimed) };
+        let claimed = self.shown_claim(shared);
         let client = shown_client(client);
         tracing::warn!(
             target: TARGET,
             %peer, port, %door, %by, ?claimed, ?client, ?reason, suppressed, suppressed_others,
             "login refused"
         );
+    }
+
+    /// The name that was claimed, in the form in which others see it.
+    fn shown_claim(&self, shared: &Shared) -> String {
+        // Clients also put tokens where a name belongs.
+        let token = self.token.or_else(|| looks_like_token(self.claimed.as_bytes()).then_some(self.claimed));
+        let of_token = token.map(|token| shared.authority.claimed_user(token).unwrap_or_default());
+        let claimed = of_token.as_deref().unwrap_or(self.claimed);
+        if holds_token(claimed) { String::new() } else { cut(claimed).to_owned() }
+    }
+
+    /// Keeps it for the administration API.
+    #[cfg(feature = "http")]
+    fn keep(&self, shared: &Shared) {
+        let Self { from, door, by, claimed, token, client, reason } = *self;
+        let owner = refused::of_address(Some(from.ip()));
+        let same = (door, by, claimed, token, client, reason);
+        shared.last_refusals.note(&owner, same, when(shared), || Refusal {
+            door,
+            from: Some(from),
+            client: shown_client(client).into(),
+            what: What::Login { by: by.into(), claimed: self.shown_claim(shared).into(), reason: cut(reason).into() },
+        });
     }
 }
 
@@ -161,6 +188,8 @@ pub(crate) fn refused_action(
     decision: &Decision,
 ) {
     let from = from.or_else(|| access.peer());
+    #[cfg(feature = "http")]
+    keep_action(&ctx.shared, access, from, (action, topic, decision));
     let address = from.map(|from| from.ip());
     let noted = ctx.shared.refusals.note(access, address, action, topic, decision, ctx.now().as_millis());
     let Some(Suppressed { same: suppressed, others: suppressed_others }) = noted else { return };
@@ -173,6 +202,42 @@ pub(crate) fn refused_action(
         %peer, port, %door, ?principal, ?client, ?action, ?topic, %decision, suppressed, suppressed_others,
         "action refused"
     );
+}
+
+/// Keeps a refused action for the administration API.
+#[cfg(feature = "http")]
+fn keep_action(
+    shared: &Shared,
+    access: &Access,
+    from: Option<SocketAddr>,
+    (action, topic, decision): (Action, &str, &Decision),
+) {
+    let (principal, client, door) = (access.principal(), access.client(), access.door());
+    let owner = if principal.anonymous {
+        refused::of_address(from.map(|from| from.ip()))
+    } else {
+        Owner::principal(Arc::clone(&principal.name))
+    };
+    let rule = decision.rule.as_ref().map(|rule| (rule.file(), rule.line()));
+    let same = (door, from.map(|from| from.ip()), client, action, topic, rule);
+    shared.last_refusals.note(&owner, same, when(shared), || Refusal {
+        door,
+        from,
+        client: shown_client(client).into(),
+        what: What::Action {
+            principal: cut(&principal.name).into(),
+            action,
+            topic: cut(topic).into(),
+            is_cut: cut(topic).len() < topic.len(),
+            rule: decision.rule.clone(),
+        },
+    });
+}
+
+#[cfg(feature = "http")]
+fn when(shared: &Shared) -> When {
+    let now = shared.clock.now();
+    When { now_ms: now.as_millis(), unix_ms: shared.clock.unix_ms(now) }
 }
 
 /// Logs that an administrator has ended a connection.

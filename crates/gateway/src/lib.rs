@@ -38,6 +38,7 @@ mod left;
 pub mod listener;
 pub mod listening;
 mod liveness;
+pub mod machine;
 pub mod metrics;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
@@ -48,6 +49,8 @@ mod process;
 pub mod proxy;
 mod psk_guard;
 mod recheck;
+#[cfg(feature = "http")]
+mod refused;
 pub mod runtime;
 mod shares;
 mod shown;

@@ -202,6 +202,12 @@ impl Certificates {
         Self { tls: tls.cloned(), listeners: encrypted }
     }
 
+    /// Everything that handshakes need; `None` if no listener has a certificate.
+    #[cfg(feature = "http")]
+    pub(crate) const fn tls(&self) -> Option<&TlsConfig> {
+        self.tls.as_ref()
+    }
+
     /// When the certificate of an ACME server expires, in seconds since 1970; `None` without one.
     #[must_use]
     pub fn of_acme_unix_s(&self) -> Option<u64> {

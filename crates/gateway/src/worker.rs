@@ -46,6 +46,9 @@ pub struct Shared {
     pub verifiers: Verifiers,
     /// Refusals that have been logged.
     pub refusals: Refusals,
+    /// The last refusals, logged or not.
+    #[cfg(feature = "http")]
+    pub(crate) last_refusals: crate::refused::LastRefusals,
     /// The clock.
     pub clock: Clock,
     /// The counters of the doors.
@@ -85,6 +88,8 @@ impl Shared {
             logins: LoginGuard::default(),
             verifiers: Verifiers::default(),
             refusals: Refusals::default(),
+            #[cfg(feature = "http")]
+            last_refusals: crate::refused::LastRefusals::default(),
             clock,
             metrics: Metrics::default(),
             admission: Admission::new(AdmissionLimits::default()),

@@ -5,9 +5,12 @@
 
 mod access;
 mod bench;
+mod certificates;
 mod documents;
+mod refusals;
 mod resource;
 mod sessions;
+mod system;
 
 use std::borrow::Cow;
 
@@ -21,12 +24,15 @@ pub use bench::{
     BENCH_PATH, Bench, BenchChoices, BenchDocument, BenchDoor, BenchJob, BenchMatrix, BenchMost, BenchPaper,
     BenchProgress, BenchRequest, BenchRun, BenchSample, BenchState, BenchTable, BenchWanted, ReportFormat,
 };
+pub use certificates::{CertificateEntry, Certificates, RevocationListEntry};
 pub use documents::{
-    Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, RuleAnswer, Status, StoreStatus,
-    Table, TopicEntry, Topics,
+    Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, PairStatus, RuleAnswer, Status,
+    StoreStatus, Table, TopicEntry, Topics, Visitor,
 };
+pub use refusals::{RefusalEntry, Refusals, RefusedAction, RefusedLogin};
 pub use resource::Resource;
 pub use sessions::{SessionEntry, SessionPlace, Sessions, Subscriptions};
+pub use system::{System, SystemDisk, SystemMemory, SystemProcessor, Throttling};
 
 use crate::percent;
 use crate::problem::{Kind, Problem};

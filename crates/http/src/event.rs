@@ -8,14 +8,18 @@
 //! Members without a value are left out. `encoding` follows from the bytes: `utf8` when they are UTF-8, else `base64`.
 //! `time` is when the gateway took the message, RFC 3339 in UTC with milliseconds. `properties` are MQTT user
 //! properties; a name that occurs more than once has an array of its values. `reply_to` and `correlation` (base64) are
-//! MQTT's response topic and correlation data. One object never contains a line break, so it is one line everywhere.
+//! MQTT's response topic and correlation data. `origin` has the door, the
+//! publisher and its client identifier, on the streams of administrators that ask for it. One object never contains a
+//! line break, so it is one line everywhere.
 
 mod decode;
+mod origin;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 pub use decode::{Decoded, Malformed, decode};
+pub use origin::Origin;
 
 use crate::time::push_rfc3339;
 

@@ -14,9 +14,30 @@ pub fn document(version: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::Route;
+    use crate::{Route, api::Resource};
 
     use super::*;
+
+    /// The methods that the document has for a path, without those that follow from others.
+    fn described(item: &serde_json::Value) -> Vec<String> {
+        let keys = item.as_object().into_iter().flat_map(|item| item.keys());
+        let methods = keys.filter(|key| *key != "parameters").map(|key| key.to_ascii_uppercase());
+        let mut methods: Vec<String> = methods.filter(|method| method != "HEAD" && method != "OPTIONS").collect();
+        methods.sort();
+        methods
+    }
+
+    #[test]
+    fn every_resource_of_the_api_is_in_the_document_with_all_its_methods() {
+        let value: serde_json::Value = serde_json::from_str(TEMPLATE).unwrap();
+        for (path, resource) in Resource::every() {
+            let item = &value["paths"][format!("/api/v1/{path}")];
+            let allowed = resource.allow().split(", ").filter(|method| *method != "HEAD" && *method != "OPTIONS");
+            let mut allowed: Vec<&str> = allowed.collect();
+            allowed.sort_unstable();
+            assert_eq!(described(item), allowed, "{path}");
+        }
+    }
 
     #[test]
     fn every_path_of_the_document_is_a_route_and_has_its_methods() {

@@ -24,6 +24,8 @@ pub struct Query<'a> {
     pub retain: Option<bool>,
     /// `retained=true|false`: begin a stream with the retained messages.
     pub retained: Option<bool>,
+    /// `origin=true|false`: name door and publisher of each message of a stream, to administrators.
+    pub origin: Option<bool>,
     /// `wait=SECONDS`: long poll.
     pub wait_seconds: Option<u32>,
     /// `filter=`, once for each.
@@ -91,6 +93,7 @@ impl<'a> Query<'a> {
             "wait" => once(&mut self.wait_seconds, "wait", number(raw, u32::MAX, "wait", SECONDS)?),
             "retain" => once(&mut self.retain, "retain", boolean(raw, "retain")?),
             "retained" => once(&mut self.retained, "retained", boolean(raw, "retained")?),
+            "origin" => once(&mut self.origin, "origin", boolean(raw, "origin")?),
             "since" => once(&mut self.since, "since", decode(raw)?),
             "reply_to" => once(&mut self.reply_to, "reply_to", decode_topic(raw)?),
             "correlation" => once(&mut self.correlation, "correlation", decode(raw)?),

@@ -76,6 +76,24 @@ pub enum Asset {
     Results,
     /// A module of it: the other views.
     Views,
+    /// A module of it: certificates.
+    Certificates,
+    /// A module of it: commands for each door.
+    Commands,
+    /// A module of it: messages that are followed.
+    Follow,
+    /// A module of it: the last values of topics.
+    Past,
+    /// A module of it: QR codes.
+    Qr,
+    /// A module of it: deliveries by pair of doors.
+    Rates,
+    /// A module of it: refused logins and actions.
+    Refusals,
+    /// A module of it: the machine.
+    System,
+    /// A module of it: a place to try it.
+    Try,
     /// Its icon.
     Icon,
 }
@@ -93,6 +111,15 @@ impl Asset {
             "bench.js" => Some(Self::Bench),
             "results.js" => Some(Self::Results),
             "views.js" => Some(Self::Views),
+            "certificates.js" => Some(Self::Certificates),
+            "commands.js" => Some(Self::Commands),
+            "follow.js" => Some(Self::Follow),
+            "past.js" => Some(Self::Past),
+            "qr.js" => Some(Self::Qr),
+            "rates.js" => Some(Self::Rates),
+            "refusals.js" => Some(Self::Refusals),
+            "system.js" => Some(Self::System),
+            "try.js" => Some(Self::Try),
             "icon.svg" => Some(Self::Icon),
             _ => None,
         }

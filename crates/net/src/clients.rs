@@ -32,6 +32,7 @@ use rustls::{
 
 pub use self::cut::Cut;
 use self::cut::CutState;
+pub use self::lists::RevocationList;
 pub use self::refused::RefusedCertificate;
 pub use self::stamp::Stamp;
 use self::verifier::Verifier;
@@ -234,6 +235,12 @@ impl ClientTrust {
         if next.is_some_and(|next| next < SystemTime::now()) {
             self.say_expired();
         }
+    }
+
+    /// The revocation lists in use, in the order of their file.
+    #[must_use]
+    pub fn revocation_lists(&self) -> Vec<RevocationList> {
+        self.current().lists.iter().filter_map(|list| RevocationList::parse(list)).collect()
     }
 
     /// When the authorities' certificates are valid, in the order of their file.

@@ -7,11 +7,13 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
 use crate::{error::TlsError, pem};
 
-/// When a certificate is valid (RFC 5280 §4.1.2.5).
+/// When a certificate is valid (RFC 5280 §4.1.2.5), and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dates {
     /// The subject's distinguished name, such as `CN=gateway`.
     pub subject: String,
+    /// The issuer's distinguished name.
+    pub issuer: String,
     /// The first second, since 1970; 0 for one before that.
     pub not_before_unix_s: u64,
     /// The last second, since 1970.
@@ -25,6 +27,7 @@ impl Dates {
         let validity = certificate.validity();
         Some(Self {
             subject: certificate.subject().to_string(),
+            issuer: certificate.issuer().to_string(),
             not_before_unix_s: u64::try_from(validity.not_before.timestamp()).unwrap_or_default(),
             not_after_unix_s: u64::try_from(validity.not_after.timestamp()).unwrap_or_default(),
         })

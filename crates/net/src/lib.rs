@@ -30,13 +30,14 @@ pub mod proxy;
 pub mod quic;
 pub mod stream;
 pub mod tls;
+pub mod validity;
 
 pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
 pub use by_name::Named;
 pub use challenges::{ChallengeError, Challenges, UnderWay};
 pub use channel::{Channel, ClientCertificate, ProvenPsk, Psk, PskAttempt, PskGuard, PskSource, hex};
-pub use clients::{ClientTrust, Cut, ListExpiry, RefusedCertificate, Stamp};
+pub use clients::{ClientTrust, Cut, ListExpiry, RefusedCertificate, RevocationList, Stamp};
 pub use error::TlsError;
 pub use handshake_failure::HandshakeFailure;
 pub use key_log::KeyLogFile;

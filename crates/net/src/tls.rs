@@ -38,6 +38,8 @@ pub struct TlsConfig {
     cut_revoked: bool,
     psk: Option<Arc<dyn PskSource>>,
     elsewhere: Elsewhere,
+    /// The certificate of the gateway's own authority.
+    own_authority: Option<Arc<Path>>,
 }
 
 /// A certificate in use, as it was read last.
@@ -78,6 +80,7 @@ impl TlsConfig {
             cut_revoked: false,
             psk: None,
             elsewhere: Elsewhere::default(),
+            own_authority: None,
         })
     }
 
@@ -123,6 +126,18 @@ impl TlsConfig {
         Self { trust: Some(trust), cut_revoked, ..self }
     }
 
+    /// With the certificate of the gateway's own authority, for those who look at certificates.
+    #[must_use]
+    pub fn with_own_authority(self, file: &Path) -> Self {
+        Self { own_authority: Some(file.into()), ..self }
+    }
+
+    /// The file of the certificate of the gateway's own authority, if there is one.
+    #[must_use]
+    pub fn own_authority(&self) -> Option<&Path> {
+        self.own_authority.as_deref()
+    }
+
     /// Knowing pre-shared keys.
     #[must_use]
     pub fn with_psk(self, psk: Arc<dyn PskSource>) -> Self {
@@ -153,6 +168,21 @@ impl TlsConfig {
     #[must_use]
     pub fn not_after_unix_s(&self, profile: &'static Profile) -> Option<u64> {
         Some(self.identity(profile).ok()?.loaded().dates().first()?.not_after_unix_s)
+    }
+
+    /// The files of the certificates that listeners with these settings show or verify clients against.
+    #[must_use]
+    pub fn files_of(&self, security: &Security) -> Vec<PathBuf> {
+        let profile = security.profile;
+        if !profile.is_encrypted() {
+            return Vec::new();
+        }
+        let own = self.identity(profile).ok().filter(|_| !profile.psk);
+        let by_name = self.by_name.as_ref().filter(|_| own.is_some() && takes_by_name(profile));
+        let asks = security.client_certificates != ClientCertificates::No;
+        let authorities = self.trust.as_ref().filter(|_| asks).map(|trust| trust.files()[0]);
+        let own = own.as_ref().map(|own| own.files()[0]);
+        own.into_iter().chain(by_name.map(ByName::file)).chain(authorities).map(Path::to_path_buf).collect()
     }
 
     /// The certificates in use: those of the server, each with its chain, and the authorities of clients.
@@ -248,10 +278,8 @@ impl TlsConfig {
         }
     }
 
-    /// The certificate by name has an ECDSA key, which some profiles do not want.
     fn served(&self, profile: &'static Profile, own: ServerIdentity) -> Served {
-        let fits = profile.server_key.is_none_or(|kind| kind == KeyKind::EcdsaP256);
-        Served { own, by_name: self.by_name.clone().filter(|_| fits) }
+        Served { own, by_name: self.by_name.clone().filter(|_| takes_by_name(profile)) }
     }
 
     fn identity(&self, profile: &'static Profile) -> Result<ServerIdentity, TlsError> {
@@ -330,6 +358,11 @@ impl TlsConfig {
         };
         crate::openssl::Server::new(settings, identity)
     }
+}
+
+/// Whether listeners of a profile show the certificate by name, which has an ECDSA key: some want another.
+fn takes_by_name(profile: &Profile) -> bool {
+    profile.server_key.is_none_or(|kind| kind == KeyKind::EcdsaP256)
 }
 
 impl fmt::Debug for TlsConfig {

@@ -15,7 +15,7 @@ use super::{Files, files};
 use crate::config::Config;
 use crate::config::acme::Acme;
 use crate::home::Home;
-use crate::validity::Days;
+use fogmux_net::validity::Days;
 
 /// The longest that an attempt may take, all waiting included.
 const ATTEMPT_MAX: Duration = Duration::from_secs(600);

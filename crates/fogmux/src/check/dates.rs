@@ -8,7 +8,7 @@ use fogmux_net::pki::{self, Dates};
 use fogmux_net::{ListExpiry, Role};
 
 use crate::config::{Config, Location, Problem};
-use crate::validity::{Days, Stage, Validity, subject};
+use fogmux_net::validity::{Days, Stage, Validity, subject};
 
 /// Problems now, and warnings of those to come.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::finding::Report;
 use crate::acme::{self, Failure, State};
 use crate::config::acme::{Acme, Challenge};
 use crate::modes::quoted;
-use crate::validity::{DAY_S, Days, Stage, Validity};
+use fogmux_net::validity::{DAY_S, Days, Stage, Validity};
 
 /// The command that has the gateway try again at once.
 const RELOAD: &str = "sudo systemctl reload fogmux";

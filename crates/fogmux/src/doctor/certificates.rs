@@ -10,7 +10,7 @@ use super::finding::Report;
 use super::gateway::RESTART;
 use crate::data;
 use crate::modes::quoted;
-use crate::validity::{Days, Stage, Validity};
+use fogmux_net::validity::{Days, Stage, Validity};
 
 /// A file of certificates, and what replaces it.
 struct Certificate {
@@ -102,7 +102,7 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use crate::validity::DAY_S;
+    use fogmux_net::validity::DAY_S;
 
     #[test]
     fn certificates_are_judged_by_their_dates() {

@@ -3,12 +3,12 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use fogmux_gateway::machine::{Machine, Wear};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::Subject;
 use super::finding::Report;
 use super::kinds;
-use super::machine::Machine;
 use crate::modes::quoted;
 
 const MIB: u64 = 1 << 20;
@@ -65,16 +65,12 @@ fn space(place: &Path, free: u64, inodes: u64, report: &mut Report) {
 
 /// Errors of the file system, and the wear of the medium, by the number of the device.
 fn device(machine: &Machine, number: u64, report: &mut Report) {
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let link = machine.path(format!("sys/dev/block/{major}:{minor}"));
-    // Of a partition: …/block/mmcblk0/mmcblk0p2. Memory and network have no device.
-    let Ok(place) = std::fs::canonicalize(link) else {
+    let Some(device) = machine.device(number) else {
         report.unknown("disk-errors", "the file system has no block device that can be seen");
         return;
     };
-    let name = |place: &Path| place.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let partition = name(&place);
-    match machine.number(format!("sys/fs/ext4/{partition}/errors_count")) {
+    let partition = &device.partition;
+    match machine.ext4_errors(&device) {
         Some(0) => report.ok("disk-errors", format!("{partition}: ext4 has noted no error")),
         Some(errors) => {
             let mend = format!(
@@ -84,21 +80,14 @@ fn device(machine: &Machine, number: u64, report: &mut Report) {
         }
         None => report.unknown("disk-errors", format!("{partition}: not ext4, whose errors can be seen")),
     }
-    let disk = if place.join("partition").exists() { place.parent().unwrap_or(&place) } else { &place };
-    wear(machine, &name(disk), report);
+    wear(&device.disk, machine.wear(&device.disk), report);
 }
 
-/// eMMC says how much of its life is used (JEDEC JESD84-B51 §7.4.84, in tenths). An SD card does not: for it there is
-/// the number of bytes written a day.
-fn wear(machine: &Machine, disk: &str, report: &mut Report) {
-    let device = |file: &str| machine.text(format!("sys/block/{disk}/device/{file}"));
-    let byte = |text: &str| u8::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    let used = device("life_time").and_then(|text| text.split_whitespace().filter_map(byte).max());
-    let before_end = device("pre_eol_info").and_then(|text| byte(&text)).unwrap_or_default();
-    let written = written_a_day(machine, disk);
+fn wear(disk: &str, wear: Wear, report: &mut Report) {
+    let Wear { used_tenths, before_end, written_a_day: written } = wear;
     let rate = written.map(|bytes| format!(", {} MiB written a day since the start", bytes / MIB)).unwrap_or_default();
     let mend = "fogmux backup FILE, then replace it; docs/store.md says how to write less";
-    match used {
+    match used_tenths {
         // 11: beyond its life. 2 and 3 of pre_eol_info: 80 and 90 % of the reserved blocks are used.
         Some(used) if used >= 10 || before_end >= 2 => {
             report.problem("disk-wear", format!("{disk}: {} % of its life is used{rate}", u32::from(used) * 10), mend);
@@ -114,16 +103,6 @@ fn wear(machine: &Machine, disk: &str, report: &mut Report) {
         }
         None => report.unknown("disk-wear", format!("{disk} does not say")),
     }
-}
-
-/// Bytes written to the disk a day, on average since the machine started.
-fn written_a_day(machine: &Machine, disk: &str) -> Option<u64> {
-    // The seventh field of stat: sectors of 512 bytes (Documentation/block/stat).
-    let sectors: u64 = machine.text(format!("sys/block/{disk}/stat"))?.split_whitespace().nth(6)?.parse().ok()?;
-    let uptime: f64 = machine.text("proc/uptime")?.split_whitespace().next()?.parse().ok()?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for people to read")]
-    let a_day = (sectors as f64 * 512.0 * 86_400.0 / uptime.max(3_600.0)) as u64;
-    Some(a_day)
 }
 
 /// Losses that starts of the store have noted.
@@ -190,7 +169,6 @@ mod tests {
         write("sys/block/mmcblk0/stat", " 1 2 3 4 5 6 2048 8\n");
         write("proc/uptime", "86400.00 1.0\n");
         assert_eq!(examined(), [("disk-errors", Level::Ok), ("disk-wear", Level::Ok)]);
-        assert_eq!(written_a_day(&machine, "mmcblk0"), Some(MIB));
         write("sys/block/mmcblk0/device/life_time", "0x01 0x08\n");
         assert_eq!(examined()[1].1, Level::Warning);
         write("sys/block/mmcblk0/device/pre_eol_info", "0x02\n");

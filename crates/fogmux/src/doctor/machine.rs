@@ -1,13 +1,22 @@
-//! The machine as its files describe it: `/proc`, `/sys`, `/run`. Tests examine made-up ones.
+//! The machine as its files describe it, with its processes. Tests examine made-up ones.
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
+#[cfg(test)]
+use std::path::PathBuf;
 
 use super::finding::printable;
 
-/// Where these file systems are mounted.
+/// The machine that is examined.
 #[derive(Clone, Debug)]
-pub(super) struct Machine {
-    root: PathBuf,
+pub(super) struct Machine(fogmux_gateway::machine::Machine);
+
+impl Deref for Machine {
+    type Target = fogmux_gateway::machine::Machine;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 /// A process.
@@ -21,27 +30,12 @@ pub(super) struct Process {
 impl Machine {
     /// The one that this process runs on.
     pub(super) fn here() -> Self {
-        Self::at("/")
+        Self(fogmux_gateway::machine::Machine::here())
     }
 
+    #[cfg(test)]
     pub(super) fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
-    }
-
-    /// The place of a file named without a leading slash.
-    pub(super) fn path(&self, file: impl AsRef<Path>) -> PathBuf {
-        self.root.join(file)
-    }
-
-    /// A file's text without white space around it; `None` if it cannot be read.
-    pub(super) fn text(&self, file: impl AsRef<Path>) -> Option<String> {
-        let bytes = std::fs::read(self.path(file)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
-    }
-
-    /// A file that is one decimal number.
-    pub(super) fn number(&self, file: impl AsRef<Path>) -> Option<u64> {
-        self.text(file)?.parse().ok()
+        Self(fogmux_gateway::machine::Machine::at(root))
     }
 
     /// The names in a directory, in order; none if it cannot be read.

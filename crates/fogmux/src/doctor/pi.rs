@@ -1,30 +1,23 @@
 //! A Raspberry Pi: its power supply and temperature, as its firmware reports them.
 
+use fogmux_gateway::machine::THROTTLING;
+
 use super::Subject;
 use super::finding::{Level, Report};
-use super::machine::Machine;
 
-/// The bits of `vcgencmd get_throttled`: now, and the same 16 bits higher since the start of the machine.
-const BITS: [(u32, &str); 4] = [
-    (1, "the supply voltage is too low"),
-    (1 << 1, "the processor's frequency is limited"),
-    (1 << 2, "the processor is slowed down"),
-    (1 << 3, "the temperature is near its limit"),
-];
 /// Above this the processor is slowed down soon, in thousandths of a degree Celsius.
 const HOT: i64 = 80_000;
 const MEND: &str = "use the power supply of the board's maker and a heat sink; vcgencmd get_throttled";
 
 pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     let machine = subject.machine;
-    let model = machine.text("proc/device-tree/model").unwrap_or_default();
-    let model = model.trim_end_matches('\0');
+    let model = machine.model().unwrap_or_default();
     if !model.starts_with("Raspberry Pi") {
         return;
     }
     let before = report.0.len();
-    if let Some(bits) = throttled(machine) {
-        for (bit, text) in BITS {
+    if let Some(bits) = machine.throttled() {
+        for (bit, text) in THROTTLING {
             if bits & bit != 0 {
                 report.problem("raspberry-pi", format!("{text} now"), MEND);
             } else if bits & (bit << 16) != 0 {
@@ -32,8 +25,7 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
             }
         }
     }
-    let temperature = machine.text("sys/class/thermal/thermal_zone0/temp").and_then(|text| text.parse::<i64>().ok());
-    if let Some(hot) = temperature.filter(|temperature| *temperature > HOT) {
+    if let Some(hot) = machine.temperature().filter(|temperature| *temperature > HOT) {
         report.warning("raspberry-pi", format!("the processor has {} degrees Celsius", hot / 1000), MEND);
     }
     if report.0.get(before..).is_none_or(|found| found.iter().all(|finding| finding.level == Level::Ok)) {
@@ -41,18 +33,9 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     }
 }
 
-/// The kernel gives the number in hexadecimal digits; where it stands depends on the version.
-fn throttled(machine: &Machine) -> Option<u32> {
-    let places = [
-        "sys/devices/platform/soc/soc:firmware/get_throttled",
-        "sys/devices/platform/soc@107c000000/firmware/get_throttled",
-    ];
-    let text = places.iter().find_map(|place| machine.text(place))?;
-    u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::machine::Machine;
     use super::*;
     use crate::config::Config;
 

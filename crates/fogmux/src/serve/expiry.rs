@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_net::{InUse, Role, TlsConfig};
 
-use crate::validity::{DAY_S, Stage, Validity, subject};
+use fogmux_net::validity::{DAY_S, Stage, Validity, subject};
 
 /// How long a certificate that was named is not named again, unless it becomes worse.
 const SAID_EVERY: Duration = Duration::from_secs(DAY_S);
@@ -90,7 +90,12 @@ mod tests {
     const END: u64 = 1_800_000_000;
 
     fn certificate(role: Role) -> InUse {
-        let dates = Dates { subject: "CN=a".into(), not_before_unix_s: 1_700_000_000, not_after_unix_s: END };
+        let dates = Dates {
+            subject: "CN=a".into(),
+            issuer: String::new(),
+            not_before_unix_s: 1_700_000_000,
+            not_after_unix_s: END,
+        };
         InUse { role, file: "/a.pem".into(), dates }
     }
 

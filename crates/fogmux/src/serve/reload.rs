@@ -88,6 +88,7 @@ impl Reloader {
     pub(crate) fn administration(&self, running: &Running) -> mpsc::Receiver<Command> {
         let administration = &running.gateway.shared.administration;
         administration.allow_changes(self.config.auth.api_changes);
+        administration.set_data(self.home.directory.clone());
         // One that is closed, were they taken already.
         administration.open().unwrap_or_else(|| mpsc::channel(1).1)
     }

@@ -10,7 +10,7 @@ use fogmux_net::{Role, TlsConfig};
 
 use crate::config::Config;
 use crate::home::{self, Home};
-use crate::validity::{DAY_S, Stage, Validity};
+use fogmux_net::validity::{DAY_S, Stage, Validity};
 
 /// The time between two attempts, of which the first fails on a full disk.
 const TRIED_EVERY: Duration = Duration::from_secs(DAY_S);

@@ -6,13 +6,16 @@
 //! origins, and the gate is [`state::check_admin`].
 
 mod bench;
+mod certificates;
 mod changes;
 mod clients;
 mod files;
 mod log;
+mod refusals;
 mod rules;
 mod sessions;
 mod status;
+mod system;
 mod topics;
 mod users;
 
@@ -52,7 +55,10 @@ where
     };
     match resource {
         Resource::Status => in_turn(&|| Ok(status::status(conn))).await,
-        Resource::Listeners => in_turn(&|| Ok(status::listeners(conn))).await,
+        Resource::Listeners => in_turn(&|| Ok(status::listeners(conn, identity))).await,
+        Resource::Certificates => in_turn(&|| Ok(certificates::document(conn))).await,
+        Resource::Refusals => in_turn(&|| Ok(refusals::document(conn))).await,
+        Resource::System => in_turn(&|| Ok(system::document(conn))).await,
         Resource::Topics => in_turn(&|| Ok(topics::page(conn, identity, &page()?))).await,
         Resource::Clients => in_turn(&|| clients::page(conn, &page()?)).await,
         Resource::Client(id) => clients::kick(conn, identity, id),

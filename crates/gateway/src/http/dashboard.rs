@@ -25,6 +25,15 @@ const SESSIONS: &str = include_str!("dashboard/sessions.js");
 const BENCH: &str = include_str!("dashboard/bench.js");
 const RESULTS: &str = include_str!("dashboard/results.js");
 const VIEWS: &str = include_str!("dashboard/views.js");
+const CERTIFICATES: &str = include_str!("dashboard/certificates.js");
+const COMMANDS: &str = include_str!("dashboard/commands.js");
+const FOLLOW: &str = include_str!("dashboard/follow.js");
+const PAST: &str = include_str!("dashboard/past.js");
+const QR: &str = include_str!("dashboard/qr.js");
+const RATES: &str = include_str!("dashboard/rates.js");
+const REFUSALS: &str = include_str!("dashboard/refusals.js");
+const SYSTEM: &str = include_str!("dashboard/system.js");
+const TRY: &str = include_str!("dashboard/try.js");
 const ICON: &str = include_str!("dashboard/icon.svg");
 
 /// Nothing from elsewhere, nothing inline, in nobody's frame.
@@ -76,6 +85,15 @@ pub(super) fn asset(asset: Asset, headers: &HeaderMap) -> Response<Payload> {
         Asset::Bench => (SCRIPT, BENCH),
         Asset::Results => (SCRIPT, RESULTS),
         Asset::Views => (SCRIPT, VIEWS),
+        Asset::Certificates => (SCRIPT, CERTIFICATES),
+        Asset::Commands => (SCRIPT, COMMANDS),
+        Asset::Follow => (SCRIPT, FOLLOW),
+        Asset::Past => (SCRIPT, PAST),
+        Asset::Qr => (SCRIPT, QR),
+        Asset::Rates => (SCRIPT, RATES),
+        Asset::Refusals => (SCRIPT, REFUSALS),
+        Asset::System => (SCRIPT, SYSTEM),
+        Asset::Try => (SCRIPT, TRY),
         Asset::Icon => ("image/svg+xml", ICON),
     };
     file(content_type, text, headers)

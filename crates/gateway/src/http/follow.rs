@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_auth::{Door, Reach};
+use fogmux_auth::{Action, Door, Reach};
 use fogmux_bus::{Claim, Displaced, Mailbox as _, ReadGate as _, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
@@ -32,7 +32,7 @@ use super::{
     framing::Format,
     identity::Identity,
     payload::Payload,
-    respond,
+    respond, state,
     stream::EventStream,
     streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken},
     translate, websocket,
@@ -108,6 +108,8 @@ pub(super) struct Follow {
     listed: Listed,
     claim: Claim,
     format: Format,
+    /// Whether the reader, an administrator, is told where messages came from.
+    names_origin: bool,
     /// Completes when the shutdown is one phase further.
     drain: Pin<Box<dyn Future<Output = ()>>>,
     phase: Phase,
@@ -128,6 +130,10 @@ impl Follow {
         format: Format,
     ) -> Result<Self, Problem<'static>> {
         let query = Query::parse(parts.uri.query()).map_err(|invalid| invalid.problem())?;
+        let names_origin = query.origin.unwrap_or(false);
+        if names_origin {
+            state::check_admin(conn, identity, Action::Read)?;
+        }
         let wanted = wanted(conn, identity, &query)?;
         let header = parts.headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
         let last = header.or(query.since.as_deref()).filter(|text| !text.is_empty());
@@ -164,6 +170,7 @@ impl Follow {
             listed,
             claim,
             format,
+            names_origin,
             drain: Box::pin(ctx.emptying()),
             phase: Phase::Open,
             reading: Reading::begin(&ctx.shared.shutdown),
@@ -185,6 +192,9 @@ impl Follow {
             return true;
         }
         self.generation = generation;
+        if self.names_origin && state::check_admin(&self.conn, &self.identity, Action::Read).is_err() {
+            return false;
+        }
         let access = self.identity.gate.access();
         let nothing =
             |subscription: &Subscription| matches!(access.may_subscribe(&subscription.filter), Reach::Nothing(_));
@@ -340,7 +350,8 @@ impl Follow {
     fn push(&self, taken: &Taken, out: &mut Vec<u8>) {
         let id = self.id(taken.sequence);
         let encodings = &self.conn.ctx.events;
-        self.format.push_event(&id, out, |out| translate::push_json(encodings, taken, &id, out));
+        let head = translate::Head { id: &id, names_origin: self.names_origin };
+        self.format.push_event(&id, out, |out| translate::push_json(encodings, taken, head, out));
     }
 
     /// Ends the stream for good, because its reader has closed it.

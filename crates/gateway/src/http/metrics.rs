@@ -270,7 +270,6 @@ impl Snapshot {
         let bus = &self.0.bus;
         let count = bus.counters();
         for (name, help, value) in [
-            ("bus_published", "Publications that came in", &count.published),
             ("bus_matched", "Deliveries that routing asked for", &count.matched),
             ("bus_delivered", "Deliveries handed to mailboxes", &count.delivered),
             ("bus_sent", "Messages that mailboxes handed to connections", &count.sent),
@@ -291,6 +290,10 @@ impl Snapshot {
             let metric = ConstCounter::new(value.load(Relaxed));
             metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
+        let published = ConstCounter::new(count.published.load(Relaxed));
+        let help = "Publications that came in";
+        published.encode(descriptor(encoder, "bus_published", help, MetricType::Counter)?)?;
+        families::published(encoder, bus)?;
         let (retained, retained_bytes) = bus.retained_size();
         for (name, help, value) in [
             ("bus_retained_messages", "Messages kept", retained),

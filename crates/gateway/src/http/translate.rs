@@ -3,8 +3,11 @@
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fogmux_bus::{Meaning, Message, Properties, Publication, Qos};
-use fogmux_http::{Event, Query, event};
+use fogmux_bus::{Door, Meaning, Message, Properties, Publication, Publisher, Qos};
+use fogmux_http::{
+    Event, Query,
+    event::{self, Origin},
+};
 
 use super::streams::Taken;
 use crate::encodings::{Encodings, Key};
@@ -15,10 +18,22 @@ pub(super) const QOS_DEFAULT: Qos = Qos::AtLeastOnce;
 /// A longer payload is encoded anew for each reader.
 const KEPT_PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// Appends a message as an event with this name. All but the name is encoded once for the readers of a worker.
-pub(super) fn push_json(encodings: &RefCell<Encodings>, taken: &Taken, id: &str, out: &mut Vec<u8>) {
+/// The name of an event, and what else differs between the streams that it is sent on.
+#[derive(Clone, Copy)]
+pub(super) struct Head<'a> {
+    pub(super) id: &'a str,
+    /// Whether the reader is told where the message came from.
+    pub(super) names_origin: bool,
+}
+
+/// Appends a message as an event with this head. The rest is encoded once for the readers of a worker.
+pub(super) fn push_json(encodings: &RefCell<Encodings>, taken: &Taken, head: Head<'_>, out: &mut Vec<u8>) {
     let Taken { message, qos, .. } = taken;
-    event::push_name(id, out);
+    event::push_name(head.id, out);
+    if head.names_origin {
+        let Publisher { principal, client, door, .. } = &*message.publisher;
+        Origin { door: door.map(Door::name), publisher: principal, client }.push(out);
+    }
     let event = unnamed(message, *qos);
     // One reader holds a message twice, in its stream and here; a value is also in the retained map.
     let alone = 2 + usize::from(message.meaning == Meaning::Value);
@@ -122,7 +137,7 @@ mod tests {
         for (sequence, message) in (1..).zip(streams.iter()) {
             let taken = Taken { sequence, message: Arc::clone(message), qos: Qos::AtLeastOnce, share: 0 };
             let (id, mut out, mut expected) = (format!("0.{sequence}"), Vec::new(), Vec::new());
-            push_json(&encodings, &taken, &id, &mut out);
+            push_json(&encodings, &taken, Head { id: &id, names_origin: false }, &mut out);
             Event { id: &id, ..unnamed(message, Qos::AtLeastOnce) }.encode(&mut expected);
             assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(expected).unwrap());
         }

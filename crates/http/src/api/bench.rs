@@ -39,10 +39,6 @@ impl ReportFormat {
             Self::Html => "text/html; charset=utf-8",
         }
     }
-
-    pub(super) fn parse(file: &str) -> Option<Self> {
-        [Self::Json, Self::Markdown, Self::Html].into_iter().find(|format| format.file() == file)
-    }
 }
 
 /// The body of `POST /api/v1/bench`: exactly one of `run`, `matrix` and `paper`.

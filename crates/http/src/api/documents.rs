@@ -61,6 +61,8 @@ pub struct Status<'a> {
     pub store: Option<StoreStatus<'a>>,
     /// The doors.
     pub doors: Vec<DoorStatus<'a>>,
+    /// Deliveries by the doors of publisher and subscriber, without pairs that have had none.
+    pub deliveries: Vec<PairStatus<'a>>,
 }
 
 /// The memory of the process.
@@ -136,10 +138,25 @@ pub struct DoorStatus<'a> {
     pub misbehaved: u64,
     /// Peers cut because they were too slow.
     pub timed_out: u64,
+    /// Publications that came in.
+    pub published: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+}
+
+/// The deliveries of a pair of doors.
+#[derive(Debug, Serialize)]
+pub struct PairStatus<'a> {
+    /// The publisher's door.
+    pub from: &'a str,
+    /// The subscriber's door.
+    pub to: &'a str,
+    /// Deliveries that were written, since the start: of many an estimate by a sample, in which each stands for 128.
+    pub delivered: u64,
+    /// The mean time from when a publication was taken until it was written, in milliseconds.
+    pub mean_ms: f64,
 }
 
 /// `GET /api/v1/topics`.
@@ -181,6 +198,18 @@ pub struct TopicEntry<'a> {
 pub struct Listeners<'a> {
     /// All of them.
     pub listeners: Vec<ListenerEntry<'a>>,
+    /// The requester, who may not reach all of them.
+    pub visitor: Visitor<'a>,
+}
+
+/// The requester of the list of listeners.
+#[derive(Debug, Serialize)]
+pub struct Visitor<'a> {
+    /// Whether it is on this machine.
+    pub local: bool,
+    /// Its name; absent for an anonymous one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<&'a str>,
 }
 
 /// A listener at one of its addresses.
@@ -201,6 +230,10 @@ pub struct ListenerEntry<'a> {
     /// Why it is not open; it is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Its security profile.
+    pub profile: &'a str,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
     /// Whether it admits anonymous clients on this machine now.
     pub anonymous: bool,
     /// Whether it admits those beyond this machine now.

@@ -11,6 +11,12 @@ pub enum Resource {
     Topics,
     /// `/api/v1/listeners`.
     Listeners,
+    /// `/api/v1/certificates`: certificates and revocation lists in use.
+    Certificates,
+    /// `/api/v1/refusals`: the last refused logins and actions.
+    Refusals,
+    /// `/api/v1/system`: the machine below the gateway.
+    System,
     /// `/api/v1/clients`: connections and event streams.
     Clients,
     /// `/api/v1/clients/<id>`.
@@ -45,49 +51,69 @@ pub enum Resource {
     BenchComparison(u64, u64),
 }
 
+/// The resources of one path each, below `/api/v1/`.
+const PATHS: [(&str, Resource); 15] = [
+    ("status", Resource::Status),
+    ("topics", Resource::Topics),
+    ("listeners", Resource::Listeners),
+    ("certificates", Resource::Certificates),
+    ("refusals", Resource::Refusals),
+    ("system", Resource::System),
+    ("clients", Resource::Clients),
+    ("sessions", Resource::Sessions),
+    ("users", Resource::Users),
+    ("groups", Resource::Groups),
+    ("rules", Resource::Rules),
+    ("log-level", Resource::LogLevel),
+    ("rules/test", Resource::RuleTest),
+    ("bench", Resource::Bench),
+    ("bench/choices", Resource::BenchChoices),
+];
+
+/// The resources below lists: `{id}` and `{other}` are numbers, and `{name}` is what is not empty.
+const MEMBERS: [(&str, fn(u64, u64) -> Resource); 9] = [
+    ("clients/{id}", |id, _| Resource::Client(id)),
+    ("sessions/{id}", |id, _| Resource::Session(id)),
+    ("sessions/{id}/subscriptions", |id, _| Resource::SessionSubscriptions(id)),
+    ("users/{name}", |_, _| Resource::User),
+    ("bench/{id}", |id, _| Resource::BenchJob(id)),
+    ("bench/{id}/report.json", |id, _| Resource::BenchReport(id, ReportFormat::Json)),
+    ("bench/{id}/report.md", |id, _| Resource::BenchReport(id, ReportFormat::Markdown)),
+    ("bench/{id}/report.html", |id, _| Resource::BenchReport(id, ReportFormat::Html)),
+    ("bench/{id}/compare/{other}", Resource::BenchComparison),
+];
+
+/// The numbers of a path that fits a pattern, 0 for those that it has not.
+fn matched(pattern: &str, path: &str) -> Option<(u64, u64)> {
+    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+    let mut numbers = (0, 0);
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return Some(numbers),
+            (Some("{id}"), Some(text)) => numbers.0 = number(text)?,
+            (Some("{other}"), Some(text)) => numbers.1 = number(text)?,
+            (Some("{name}"), Some(text)) if !text.is_empty() => {}
+            (Some(wanted), Some(text)) if wanted == text => {}
+            _ => return None,
+        }
+    }
+}
+
 impl Resource {
     /// Parses the rest of a path behind `/api/v1/`.
     #[must_use]
     pub fn parse(rest: &str) -> Option<Self> {
-        match rest {
-            "status" => Some(Self::Status),
-            "topics" => Some(Self::Topics),
-            "listeners" => Some(Self::Listeners),
-            "clients" => Some(Self::Clients),
-            "sessions" => Some(Self::Sessions),
-            "users" => Some(Self::Users),
-            "groups" => Some(Self::Groups),
-            "rules" => Some(Self::Rules),
-            "log-level" => Some(Self::LogLevel),
-            "rules/test" => Some(Self::RuleTest),
-            "bench" => Some(Self::Bench),
-            "bench/choices" => Some(Self::BenchChoices),
-            other => Self::parse_member(other),
-        }
+        let found = PATHS.into_iter().find_map(|(path, resource)| (path == rest).then_some(resource));
+        found.or_else(|| {
+            let mut members = MEMBERS.into_iter();
+            members.find_map(|(pattern, make)| matched(pattern, rest).map(|(id, other)| make(id, other)))
+        })
     }
 
-    /// Parses the path of a member of a list.
-    fn parse_member(path: &str) -> Option<Self> {
-        let (list, member) = path.split_once('/')?;
-        if list == "bench" {
-            return Self::parse_job(member);
-        }
-        match (list, member.strip_suffix("/subscriptions")) {
-            ("clients", None) => number(member).map(Self::Client),
-            ("sessions", None) => number(member).map(Self::Session),
-            ("users", None) if !member.is_empty() && !member.contains('/') => Some(Self::User),
-            ("sessions", Some(of)) => number(of).map(Self::SessionSubscriptions),
-            _ => None,
-        }
-    }
-
-    fn parse_job(path: &str) -> Option<Self> {
-        let Some((id, rest)) = path.split_once('/') else { return number(path).map(Self::BenchJob) };
-        let id = number(id)?;
-        match rest.strip_prefix("compare/") {
-            Some(other) => number(other).map(|other| Self::BenchComparison(id, other)),
-            None => ReportFormat::parse(rest).map(|format| Self::BenchReport(id, format)),
-        }
+    /// Every path with its resource, as the API's description writes paths.
+    #[cfg(test)]
+    pub(crate) fn every() -> impl Iterator<Item = (&'static str, Self)> {
+        PATHS.into_iter().chain(MEMBERS.into_iter().map(|(pattern, make)| (pattern, make(1, 2))))
     }
 
     /// The value of `Allow`.
@@ -97,6 +123,9 @@ impl Resource {
             Self::Status
             | Self::Topics
             | Self::Listeners
+            | Self::Certificates
+            | Self::Refusals
+            | Self::System
             | Self::Clients
             | Self::Sessions
             | Self::Users

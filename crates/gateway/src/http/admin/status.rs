@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use fogmux_bus::{Door, Timestamp};
-use fogmux_http::api::{DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, Status, StoreStatus, Table};
+use fogmux_http::api::{
+    DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, PairStatus, Status, StoreStatus, Table, Visitor,
+};
 use fogmux_store::JournalStore;
 
-use super::super::{conn::Conn, state};
+use super::super::{conn::Conn, identity::Identity, state};
 use crate::Shared;
 
 /// The state of the gateway.
@@ -44,6 +46,7 @@ pub(super) fn status(conn: &Conn) -> Vec<u8> {
         sessions_away: counts.sessions_away,
         store: shared.metrics.store.get().map(store),
         doors: Door::ALL.iter().map(|door| door_status(shared, *door)).collect(),
+        deliveries: deliveries(shared),
     }
     .to_json()
 }
@@ -70,17 +73,31 @@ fn door_status(shared: &Shared, door: Door) -> DoorStatus<'static> {
         unauthorized: metrics.unauthorized.get(),
         misbehaved: metrics.misbehaved.get(),
         timed_out: metrics.timed_out.get(),
+        published: shared.bus.counters().published.of(door).map_or(0, |count| count.load(Relaxed)),
         read_bytes: metrics.bytes_in.get(),
         written_bytes: metrics.bytes_out.get(),
     }
 }
 
+fn deliveries(shared: &Shared) -> Vec<PairStatus<'static>> {
+    let mut pairs = Vec::new();
+    for pair in shared.metrics.deliveries.read() {
+        let delivered = pair.count();
+        if delivered > 0 {
+            let mean_ms = pair.sum.as_secs_f64() * 1000.0 / delivered as f64;
+            pairs.push(PairStatus { from: pair.from.name(), to: pair.to.name(), delivered, mean_ms });
+        }
+    }
+    pairs
+}
+
 /// The addresses of the listeners, with the ports that they were given.
-pub(super) fn listeners(conn: &Conn) -> Vec<u8> {
+pub(super) fn listeners(conn: &Conn, identity: &Identity) -> Vec<u8> {
     let shared = &conn.ctx.shared;
     let entries = shared.listening.each().map(|(place, spot)| {
         let (listen, opened) = (&spot.listen, spot.address());
         let address = opened.unwrap_or(listen.address);
+        let encrypted = listen.listener.has_certificate() && listen.security.profile.is_encrypted();
         ListenerEntry {
             listener: &listen.name,
             kind: listen.listener.name(),
@@ -89,9 +106,13 @@ pub(super) fn listeners(conn: &Conn) -> Vec<u8> {
             port: address.port(),
             open: opened.is_some(),
             error: spot.failure(),
+            profile: if encrypted { listen.security.profile.name } else { fogmux_net::profile::NONE.name },
+            encrypted,
             anonymous: shared.listening.admits(place),
             remote_anonymous: shared.listening.admits_remote(place),
         }
     });
-    Listeners { listeners: entries.collect() }.to_json()
+    let who = identity.principal();
+    let visitor = Visitor { local: conn.peer.is_loopback(), user: (!who.anonymous).then_some(&*who.name) };
+    Listeners { listeners: entries.collect(), visitor }.to_json()
 }

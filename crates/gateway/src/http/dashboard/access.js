@@ -109,14 +109,21 @@ function tester() {
         decision.file ? make('p', { class: 'dim name' }, `${decision.file}, line ${decision.line}`) : undefined));
     } catch (error) { answer.replaceChildren(section('Decision', make('p', { class: 'bad' }, error.message))); }
   };
+  const form = make('form', { id: 'tester', onsubmit: ask },
+    field('User, or anonymous', 'identity', { required: true, value: 'anonymous' }),
+    choice('Action', 'action', ['read', 'write']), field('Topic, or a filter to read', 'topic', { required: true }),
+    choice('Door', 'door', ['mqtt', 'coap', 'http', 'xmpp']), field('Client identifier, if not the user', 'client'),
+    make('button', {}, 'Test'));
+  // The list of refusals leads here with the question filled in.
+  const given = new URLSearchParams(location.hash.split('?')[1]);
+  for (const name of ['identity', 'action', 'topic', 'door', 'client']) {
+    if (given.has(name)) form.elements[name].value = given.get(name);
+  }
+  if (given.has('topic')) queueMicrotask(() => form.requestSubmit());
   return make('div', {}, section('Test a rule',
     make('p', { class: 'dim' }, 'Asks the access rules, as fogmux acl test does. Nothing is published or read. ',
       'Other identities are psk:IDENTITY and oscore:USER.'),
-    make('form', { id: 'tester', onsubmit: ask },
-      field('User, or anonymous', 'identity', { required: true, value: 'anonymous' }),
-      choice('Action', 'action', ['read', 'write']), field('Topic, or a filter to read', 'topic', { required: true }),
-      choice('Door', 'door', ['mqtt', 'coap', 'http', 'xmpp']), field('Client identifier, if not the user', 'client'),
-      make('button', {}, 'Test'))), answer);
+    form), answer);
 }
 
 // Puts the cursor at the beginning of a line.

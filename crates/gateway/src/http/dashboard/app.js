@@ -6,7 +6,8 @@ import { bench } from '/dashboard/bench.js';
 import { make } from '/dashboard/elements.js';
 import { sessions } from '/dashboard/sessions.js';
 import { topics } from '/dashboard/topics.js';
-import { clients, listeners, overview, tryIt } from '/dashboard/views.js';
+import { tryIt } from '/dashboard/try.js';
+import { clients, listeners, overview } from '/dashboard/views.js';
 
 const VIEWS = { overview, topics, clients, sessions, listeners, users, rules, bench, try: tryIt };
 const INTERVAL_MS = 3000;
@@ -34,7 +35,8 @@ function refused(error) {
 }
 
 function show() {
-  const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : 'overview';
+  const [asked] = location.hash.slice(1).split('?');
+  const name = Object.hasOwn(VIEWS, asked) ? asked : 'overview';
   for (const link of document.querySelectorAll('#nav a')) {
     if (link.hash === `#${name}`) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');

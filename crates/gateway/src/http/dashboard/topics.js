@@ -1,17 +1,18 @@
 // The topics: a tree that a stream of events keeps up to date, and the value of the one that is chosen.
 
 import { get, topicPath } from '/dashboard/api.js';
-import { bytes, make, plain, plot, time } from '/dashboard/elements.js';
+import { bytes, make, plain, time } from '/dashboard/elements.js';
+import { drawn, noted } from '/dashboard/past.js';
+import { called as doorName } from '/dashboard/rates.js';
 
 // Bounds on what the page keeps, whatever the gateway has.
 const TOPICS_MAX = 2000;
-const HISTORY_MAX = 200;
 const PREVIEW_CHARS = 40;
 const VALUE_CHARS = 64 * 1024;
 const DRAW_MS = 250;
 
 // One level of the tree. Names are keys of a Map, so that no name is special.
-const level = () => ({ children: new Map(), entry: undefined });
+const level = () => ({ children: new Map(), entry: undefined, past: undefined });
 
 const octets = entry => (entry.encoding === 'base64' ? Uint8Array.from(atob(entry.payload), char => char.charCodeAt(0))
   : new TextEncoder().encode(entry.payload));
@@ -28,20 +29,22 @@ function written(entry, form) {
 
 const preview = entry => (entry.encoding === 'base64' ? 'binary' : plain(entry.payload.slice(0, PREVIEW_CHARS)));
 
-const called = name => (name === '' ? '(empty level)' : plain(name.slice(0, 300)));
+// Where a message came from: its door and its publisher.
+function origin({ origin: from }) {
+  if (!from) return 'not said';
+  const door = from.door ? doorName(from.door) : 'the gateway';
+  const client = from.client && from.client !== from.publisher ? `, client ${from.client.slice(0, 300)}` : '';
+  return plain(`${door}, ${from.publisher.slice(0, 300)}${client}`);
+}
 
-const numeric = entry => {
-  if (entry.encoding === 'base64' || entry.payload.length > 40 || entry.payload.trim() === '') return undefined;
-  const value = Number(entry.payload);
-  return Number.isFinite(value) ? value : undefined;
-};
+const called = name => (name === '' ? '(empty level)' : plain(name.slice(0, 300)));
 
 export function topics(main) {
   const root = level();
   const open = new Set();
   const leaves = new Map();
   const summaries = new Map();
-  let [count, left, chosen, history, form, source, filter] = [0, false, undefined, [], 'text', undefined, '#'];
+  let [count, left, chosen, form, source, filter] = [0, false, undefined, 'text', undefined, '#'];
 
   const tree = make('div', { class: 'tree', id: 'tree', tabindex: '0', role: 'region', 'aria-label': 'Topics' });
   const note = make('p', { class: 'dim', role: 'status', 'aria-live': 'polite' }, 'Waiting for messages.');
@@ -68,15 +71,17 @@ export function topics(main) {
       place = place.children.get(name);
     }
     place.entry = entry;
+    place.past = noted(place.past, entry, entry.topic === chosen);
     return isNew;
   }
 
-  const find = topic => topic.split('/').reduce((place, name) => place?.children.get(name), root)?.entry;
+  const placeOf = topic => topic?.split('/').reduce((place, name) => place?.children.get(name), root);
+  const find = topic => placeOf(topic)?.entry;
 
   function pick(topic) {
     leaves.get(chosen)?.setAttribute('aria-pressed', 'false');
     leaves.get(topic)?.setAttribute('aria-pressed', 'true');
-    [chosen, history] = [topic, []];
+    chosen = topic;
     noteValue(find(topic));
   }
 
@@ -134,15 +139,22 @@ export function topics(main) {
   const past = make('div');
   const fill = entry => { if (entry) payload.textContent = written(entry, form); };
 
+  let pastDue;
+  function drawPast() {
+    clearTimeout(pastDue);
+    pastDue = undefined;
+    past.replaceChildren(...drawn(placeOf(chosen)?.past ?? []));
+  }
+
   function noteValue(entry) {
-    history = [...history, numeric(entry)].slice(-HISTORY_MAX);
-    const told = [['Received', time(entry.time)], ['Size', bytes(octets(entry).length)],
+    const told = [['Received', time(entry.time)], ['From', origin(entry)], ['Size', bytes(octets(entry).length)],
       ['Content type', entry.content_type ?? 'none'], ['QoS', String(entry.qos)],
       ['Retained', entry.retain ? 'yes' : 'no']];
     facts.replaceChildren(...told.flatMap(([name, text]) => [make('dt', {}, name), make('dd', {}, text)]));
     fill(entry);
-    const numbers = history.filter(point => point !== undefined);
-    past.replaceChildren(...(numbers.length > 1 ? [make('h2', {}, 'History'), plot(numbers)] : []));
+    // Values may come faster than a list of them can be drawn.
+    if (value.dataset.topic !== entry.topic) drawPast();
+    else pastDue ??= setTimeout(drawPast, DRAW_MS);
     if (value.dataset.topic === entry.topic) return;
     value.dataset.topic = entry.topic;
     value.replaceChildren(make('h2', { class: 'name' }, plain(entry.topic.slice(0, 2000))), facts,
@@ -164,13 +176,13 @@ export function topics(main) {
   async function start() {
     source?.close();
     root.children.clear();
-    [count, left, chosen, history] = [0, false, undefined, []];
+    [count, left, chosen] = [0, false, undefined];
     delete value.dataset.topic;
     value.replaceChildren(nothing());
     draw();
     note.textContent = 'Waiting for messages.';
     // The browser opens the stream again if it breaks, and says where it was.
-    source = new EventSource(`/subscribe?filter=${encodeURIComponent(filter)}`);
+    source = new EventSource(`/subscribe?origin=true&filter=${encodeURIComponent(filter)}`);
     source.onmessage = take;
     source.onerror = () => {
       note.textContent = source.readyState === EventSource.CLOSED
@@ -184,5 +196,5 @@ export function topics(main) {
     later();
   }).catch(() => {});
   start();
-  return { leave: () => { source?.close(); clearTimeout(due); } };
+  return { leave: () => { source?.close(); clearTimeout(due); clearTimeout(pastDue); } };
 }

@@ -1,7 +1,11 @@
-// Views of what there is and a place to try it. Each fills the main element and returns what it does with a new status, and at its end.
+// Views of what there is. Each fills the main element and returns what it does with a new status, and at its end.
 
-import { get, publish, remove } from '/dashboard/api.js';
+import { get, remove } from '/dashboard/api.js';
+import { certificates } from '/dashboard/certificates.js';
 import { bytes, duration, make, number, rate, section, table, time } from '/dashboard/elements.js';
+import { called, rates } from '/dashboard/rates.js';
+import { refusals } from '/dashboard/refusals.js';
+import { system } from '/dashboard/system.js';
 
 const PAGE = 100;
 
@@ -12,6 +16,7 @@ export function overview(main) {
   const cards = make('dl', { class: 'cards' });
   const doors = make('div');
   main.append(make('h1', {}, 'Overview'), cards, section('Doors', doors));
+  const [pairs, machine] = [rates(main), system(main)];
   const status = (now, before) => {
     if (!now) return;
     const s = now.status;
@@ -36,15 +41,19 @@ export function overview(main) {
       card('Retained', number(s.retained.count), bytes(s.retained.bytes)),
       card('Subscriptions', number(s.subscriptions.count),
         `${number(s.sessions)} MQTT sessions, ${number(s.sessions_away)} away`));
-    const columns = [{ name: 'Door' }, ...['Connections', 'Bytes in', 'Bytes out', 'Accepted', 'Turned away',
-      'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
+    const columns = [{ name: 'Door' }, ...['Connections', 'Messages in', 'Bytes in', 'Bytes out', 'Accepted',
+      'Turned away', 'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
     const flow = (door, index, name) => (seconds > 0
       ? `${bytes(Math.max(0, door[name] - before.status.doors[index][name]) / seconds)}/s` : bytes(door[name]));
-    const rows = s.doors.map((door, index) => [door.door.toUpperCase().replace('COAP', 'CoAP'),
-      number(door.connections), flow(door, index, 'read_bytes'), flow(door, index, 'written_bytes'),
+    const came = (door, index) => (seconds > 0
+      ? rate(Math.max(0, door.published - before.status.doors[index].published) / seconds) : number(door.published));
+    const rows = s.doors.map((door, index) => [called(door.door),
+      number(door.connections), came(door, index), flow(door, index, 'read_bytes'), flow(door, index, 'written_bytes'),
       number(door.accepted), number(door.rejected), number(door.unauthenticated), number(door.unauthorized),
       number(door.misbehaved), number(door.timed_out)]);
     doors.replaceChildren(table('Doors', columns, rows, 'pinned'));
+    pairs(now, before);
+    machine();
     document.getElementById('version')?.remove();
     main.append(make('p', { class: 'dim', id: 'version' },
       `fogmux ${s.version}, realm ${s.realm}, started ${time(s.started)}`));
@@ -86,6 +95,7 @@ export function clients(main) {
     } catch (error) { said.textContent = error.message; }
   }
   load('');
+  refusals(main);
   return {};
 }
 
@@ -93,66 +103,13 @@ export function listeners(main) {
   const list = make('div');
   main.append(make('h1', {}, 'Listeners'), make('section', {},
     make('p', { class: 'dim' }, 'Where the gateway listens, and from where clients may come without credentials.'), list));
+  certificates(main);
   get('listeners').then(page => {
     const admits = entry => (entry.remote_anonymous ? 'everywhere' : entry.anonymous ? 'on this machine' : 'nowhere');
     const state = entry => (entry.open ? 'open' : `not open: ${entry.error}`);
-    list.replaceChildren(table('Listeners', ['Listener', 'Address', 'State', 'Anonymous clients'].map(name => ({ name })),
-      page.listeners.map(entry => [entry.listener, entry.address, state(entry), admits(entry)]), 'rows'));
+    const columns = ['Listener', 'Address', 'State', 'Security', 'Anonymous clients'].map(name => ({ name }));
+    list.replaceChildren(table('Listeners', columns, page.listeners.map(entry => [entry.listener, entry.address,
+      state(entry), entry.encrypted ? entry.profile : 'not encrypted', admits(entry)]), 'rows'));
   }).catch(error => list.replaceChildren(make('p', { class: 'bad' }, error.message)));
-  return {};
-}
-
-const field = (label, name, attributes = {}) => make('label', {}, label,
-  make('input', { name, autocomplete: 'off', spellcheck: 'false', ...attributes }));
-
-// Commands for each door of this gateway. A word of a shell is quoted, whatever the topic is.
-function commands(topic, ports) {
-  const host = location.hostname;
-  const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
-  const path = topic.split('/').map(encodeURIComponent).join('/');
-  const coap = quoted(`coap://${host}:${ports.coap}/ps/${path}`);
-  const http = `http://${host}:${ports.http}`;
-  const xmpp = quoted(`xmpp://${host}:${ports.xmpp}/${path}`);
-  const mqtt = `-h ${host} -p ${ports.mqtt}`;
-  const all = [
-    ['MQTT', ports.mqtt, [`mosquitto_sub ${mqtt} -v -t ${quoted(topic)}`,
-      `mosquitto_pub ${mqtt} -r -t ${quoted(topic)} -m 21.5`]],
-    ['CoAP', ports.coap, [`coap-client -s 60 ${coap}`, `coap-client -m put -e 21.5 ${coap}`]],
-    ['HTTP', ports.http, [`curl -N ${quoted(`${http}/subscribe?filter=${encodeURIComponent(topic)}`)}`,
-      `curl -X PUT -d 21.5 ${quoted(`${http}/topics/${path}`)}`]],
-    ['XMPP', ports.xmpp, [`fogmux sub ${xmpp}`, `fogmux pub -r ${xmpp} 21.5`]],
-  ];
-  return all.filter(([, port]) => port).map(([name, , lines]) => make('div', {}, make('h2', {}, name),
-    make('pre', { tabindex: '0', 'aria-label': `Commands for ${name}` }, lines.join('\n'))));
-}
-
-export function tryIt(main) {
-  const said = make('p', { role: 'status', 'aria-live': 'polite' });
-  const lines = make('section', { 'aria-label': 'Commands' });
-  const topic = field('Topic', 'topic', { required: true, value: 'room/temperature' });
-  let ports = {};
-  const draw = () =>
-    lines.replaceChildren(...commands(topic.querySelector('input').value || 'room/temperature', ports));
-  const send = async event => {
-    event.preventDefault();
-    const given = Object.fromEntries(new FormData(event.target));
-    try {
-      await publish(given.topic, given.payload, given.type, given.retain === 'on');
-      said.className = 'good';
-      said.textContent = given.retain === 'on' ? 'Published and retained.' : 'Published.';
-    } catch (error) { said.className = 'bad'; said.textContent = error.message; }
-  };
-  topic.addEventListener('input', draw);
-  main.append(make('h1', {}, 'Try it'), section('Publish a value',
-    make('form', { onsubmit: send }, topic, field('Payload', 'payload', { value: '21.5' }),
-      field('Content type, if any', 'type', { value: 'text/plain' }),
-      make('label', {}, 'Retain', make('select', { name: 'retain' },
-        make('option', { value: 'on' }, 'yes'), make('option', { value: 'off' }, 'no'))),
-      make('button', {}, 'Publish')), said), lines);
-  get('listeners').then(page => {
-    // The first that is open counts.
-    ports = Object.fromEntries(page.listeners.filter(entry => entry.open).reverse().map(entry => [entry.listener, entry.port]));
-    draw();
-  }).catch(error => { said.textContent = error.message; });
   return {};
 }

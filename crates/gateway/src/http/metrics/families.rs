@@ -1,6 +1,6 @@
 //! Families with labels by door: times of deliveries, queues, and handshakes that failed.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use fogmux_bus::{Bus, Door};
 use prometheus_client::{
@@ -24,6 +24,17 @@ pub(super) fn deliveries(encoder: &mut DescriptorEncoder<'_>, times: &AllDeliver
             &pair.buckets,
             None,
         )?;
+    }
+    Ok(())
+}
+
+/// Publications by door.
+pub(super) fn published(encoder: &mut DescriptorEncoder<'_>, bus: &Bus) -> fmt::Result {
+    let help = "Publications that came in by a door";
+    let mut family = descriptor(encoder, "door_published", help, MetricType::Counter)?;
+    for door in Door::ALL {
+        let count = bus.counters().published.of(door).map_or(0, |count| count.load(Relaxed));
+        ConstCounter::new(count).encode(family.encode_family(&[("door", door.name())])?)?;
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
-//! How much of its time a certificate has left, in the words of `check`, `doctor` and the log of a running gateway.
+//! How much of its time a certificate has left, in the words of `check`, `doctor`, the administration API
+//! and the log of a running gateway.
 
 use std::fmt;
 
-use fogmux_net::Role;
-use fogmux_net::pki::Dates;
+use crate::{dates::Dates, tls::Role};
 
-pub(crate) const DAY_S: u64 = 86_400;
+/// Seconds of a day.
+pub const DAY_S: u64 = 86_400;
 /// The first warning: enough time to order a certificate from an authority that works by hand.
 const MONTH_S: u64 = 30 * DAY_S;
 /// The second: what renews certificates by itself has failed several times by now.
@@ -13,7 +14,7 @@ const WEEK_S: u64 = 7 * DAY_S;
 
 /// The state of a certificate at a moment, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// It is valid for longer than any warning is about.
     Good,
     /// It expires within 30 days.
@@ -28,15 +29,17 @@ pub(crate) enum Stage {
 
 /// The state of a certificate, with the seconds to the date that makes it so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Validity {
-    pub(crate) stage: Stage,
+pub struct Validity {
+    /// The state.
+    pub stage: Stage,
     seconds: u64,
 }
 
 impl Validity {
     /// Judges a certificate by its purpose. One that is renewed by itself has a third of its lifetime left then, which
     /// may be days: it is late, not near its end, that is worth a word.
-    pub(crate) const fn of(role: Role, now_unix_s: u64, dates: &Dates) -> Self {
+    #[must_use]
+    pub const fn of(role: Role, now_unix_s: u64, dates: &Dates) -> Self {
         let judged = Self::at(now_unix_s, dates);
         match (role, judged.stage) {
             (Role::ServerByName, Stage::Month | Stage::Week) => {
@@ -53,7 +56,8 @@ impl Validity {
     }
 
     /// Judges a certificate at a moment, in seconds since 1970.
-    pub(crate) const fn at(now_unix_s: u64, dates: &Dates) -> Self {
+    #[must_use]
+    pub const fn at(now_unix_s: u64, dates: &Dates) -> Self {
         let Dates { not_before_unix_s, not_after_unix_s, .. } = dates;
         if now_unix_s < *not_before_unix_s {
             return Self { stage: Stage::Early, seconds: *not_before_unix_s - now_unix_s };
@@ -73,6 +77,20 @@ impl Validity {
     }
 }
 
+impl Stage {
+    /// Its name in the administration API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Month => "month",
+            Self::Week => "week",
+            Self::Early => "early",
+            Self::Expired => "expired",
+        }
+    }
+}
+
 impl fmt::Display for Validity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let days = Days(self.seconds);
@@ -86,7 +104,8 @@ impl fmt::Display for Validity {
 }
 
 /// Names a certificate by its place and its subject, which may be empty (RFC 5280 §4.1.2.6).
-pub(crate) fn subject(role: Role, Dates { subject, .. }: &Dates) -> String {
+#[must_use]
+pub fn subject(role: Role, Dates { subject, .. }: &Dates) -> String {
     let place = match role {
         Role::Server => "the certificate",
         Role::ServerByName => "the certificate by ACME",
@@ -97,7 +116,8 @@ pub(crate) fn subject(role: Role, Dates { subject, .. }: &Dates) -> String {
 }
 
 /// Seconds, shown as whole days.
-pub(crate) struct Days(pub(crate) u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Days(pub u64);
 
 impl fmt::Display for Days {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +138,12 @@ mod tests {
         let begin = 1_700_000_000;
         for lifetime in [90 * DAY_S, 6 * DAY_S] {
             let end = begin + lifetime;
-            let dates = Dates { subject: String::new(), not_before_unix_s: begin, not_after_unix_s: end };
+            let dates = Dates {
+                subject: String::new(),
+                issuer: String::new(),
+                not_before_unix_s: begin,
+                not_after_unix_s: end,
+            };
             let stage = |now| Validity::of(Role::ServerByName, now, &dates).stage;
             assert_eq!(stage(begin), Stage::Good);
             assert_eq!(stage(end - lifetime / 3), Stage::Good, "it is renewed now");
@@ -127,14 +152,24 @@ mod tests {
             assert_eq!(stage(end + 1), Stage::Expired);
             assert_eq!(stage(begin - 1), Stage::Early);
         }
-        let dates = Dates { subject: String::new(), not_before_unix_s: begin, not_after_unix_s: begin + 90 * DAY_S };
+        let dates = Dates {
+            subject: String::new(),
+            issuer: String::new(),
+            not_before_unix_s: begin,
+            not_after_unix_s: begin + 90 * DAY_S,
+        };
         assert_eq!(Validity::of(Role::Server, dates.not_after_unix_s - 30 * DAY_S, &dates).stage, Stage::Month);
     }
 
     #[test]
     fn each_second_of_a_certificate_has_its_stage_and_words() {
         let end = 1_800_000_000;
-        let dates = Dates { subject: String::new(), not_before_unix_s: 1_700_000_000, not_after_unix_s: end };
+        let dates = Dates {
+            subject: String::new(),
+            issuer: String::new(),
+            not_before_unix_s: 1_700_000_000,
+            not_after_unix_s: end,
+        };
         for (now, stage, said) in [
             (0, Stage::Early, "valid only in 19675 days; the clock may be in the past"),
             (1_699_999_999, Stage::Early, "valid only in less than a day; the clock may be in the past"),
