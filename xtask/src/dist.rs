@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: the files that people install, made of the release program, under `target/dist`: a Debian package
-//! with its symbols in a second one, an archive with an installer, of a static program a container image, a list of what
-//! is inside, and checksums.
+//! `cargo xtask dist`: the files that people install, made of the release program, under `target/dist`: a Debian
+//! package with its symbols in a second one, an archive with an installer, a container image of a static program, a
+//! list of what is inside, and checksums.
 
 mod archive;
 mod bill;

@@ -1,6 +1,6 @@
-# Run by `cargo xtask test deploy` as `sh -eu check.sh ROOT PART…`, in namespaces of its own: ROOT is a Debian with nothing
-# but what every Debian has. /root in it has old.tar.gz and new.tar.gz, and for the part `packages` old.deb, new.deb and
-# symbols.deb.
+# Run by `cargo xtask test deploy` as `sh -eu check.sh ROOT PART…`, in namespaces of its own: ROOT is a Debian with
+# nothing but what every Debian has. /root in it has old.tar.gz and new.tar.gz, and for the part `packages` old.deb,
+# new.deb and symbols.deb.
 root=$1
 shift
 ip link set lo up
@@ -92,7 +92,7 @@ packages() {
     begin
     stop
     inside dpkg --force-confdef --force-confold --install /root/new.deb /root/symbols.deb
-    inside dpkg --verify fogmux | grep -v ' c /etc/fogmux/fogmux.toml' && fail "installed files differ from the package's"
+    inside dpkg --verify fogmux | grep -v ' c /etc/fogmux/fogmux.toml' && fail "installed files are not the package's"
     start
     kept upgrade one two
     stop

@@ -1,5 +1,5 @@
-# Run by `cargo xtask test deploy` as `sh -eu container.sh PLACE FILE NAME ARCHITECTURE start|examine` in a PID namespace
-# of its own: FILE is an image of that name, PLACE an empty directory.
+# Run by `cargo xtask test deploy` as `sh -eu container.sh PLACE FILE NAME ARCHITECTURE start|examine`, in a PID
+# namespace of its own: FILE is an image of that name, PLACE an empty directory.
 cd "$1"
 file=$2 name=$3 architecture=$4 how=$5
 
@@ -64,7 +64,7 @@ begin() {
     command runc --root "$PWD/state" run --bundle bundle "$container" >log 2>&1 &
     engine=$!
     for _ in $(seq 200); do
-        if process=$(runc state "$container" 2>/dev/null | jq -e .pid) && [ "$process" != 0 ] &&
+        if process=$(runc state "$container" 2>/dev/null | jq -e .pid) && [ "${process:-0}" != 0 ] &&
             answer=$(nsenter --net --target "$process" curl --silent http://127.0.0.1:8080/readyz) &&
             [ "$answer" = ready ]; then
             return

@@ -44,7 +44,8 @@ pub(super) fn package(tree: &Tree, release: &Release, stage: &Stage, place: &Pat
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
     }
     sums(&root)?;
-    seal(release, &root, &place.join(format!("{}_{}_{}.deb", release.name(), version(release), release.platform.debian)))
+    let name = format!("{}_{}_{}.deb", release.name(), version(release), release.platform.debian);
+    seal(release, &root, &place.join(name))
 }
 
 const FULL: &str = "This package has the traffic generator (fogmux bench) and OpenSSL for pre-shared keys over TLS.";

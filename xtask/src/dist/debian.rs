@@ -17,10 +17,6 @@ use crate::tree::Tree;
 /// Namespaces in which programs of another architecture run.
 const EMULATED: &str = include_str!("emulated.sh");
 
-/// Devices that programs expect, as `mknod` wants them. Nobody can make any in a user namespace.
-const DEVICES: [(&str, &str, &str); 5] =
-    [("null", "1", "3"), ("zero", "1", "5"), ("full", "1", "7"), ("random", "1", "8"), ("urandom", "1", "9")];
-
 /// A Debian of this machine's release with nothing but what every Debian has.
 pub(super) struct Debian {
     pub(super) root: PathBuf,
@@ -57,10 +53,7 @@ impl Debian {
             return run(first.arg(release).arg(&self.root));
         }
         run(first.arg("--foreign").arg(release).arg(&self.root))?;
-        for (name, major, minor) in DEVICES {
-            let mut device = command("mknod", &["-m", "666"]);
-            run(device.arg(self.root.join("dev").join(name)).args(["c", major, minor]))?;
-        }
+        // In a user namespace nobody makes devices: the first stage has made them.
         let mut second = self.alone(&empty(tree, "debian-scripts")?)?;
         run(second.arg("chroot").arg(&self.root).args(["/debootstrap/debootstrap", "--second-stage"]))
     }

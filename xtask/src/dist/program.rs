@@ -122,7 +122,8 @@ pub(super) fn build(tree: &Tree, release: &Release) -> Result<Program> {
     build.env("CARGO_PROFILE_RELEASE_STRIP", "none").env("RUSTFLAGS", "-C link-arg=-Wl,--build-id=sha1");
     run(build.current_dir(tree.root()))?;
     let program = separate(tree, release, &tree.target().join(target).join("release/fogmux"))?;
-    let headers = output(command(release.platform.tool("readelf"), &["--wide", "--program-headers"]).arg(&program.file))?;
+    let mut read = command(release.platform.tool("readelf"), &["--wide", "--program-headers"]);
+    let headers = output(read.arg(&program.file))?;
     let is_dynamic = headers.lines().any(|line| line.trim_start().starts_with("INTERP"));
     ensure!(is_dynamic != release.platform.is_static(), "{} is linked the other way", program.file.display());
     Ok(program)
@@ -165,7 +166,8 @@ mod tests {
 
     #[test]
     fn platforms_are_named_as_others_name_them() {
-        let names = |target| Platform::of(target).map(|platform| (platform.is_static(), platform.debian, platform.oci()));
+        let names =
+            |target| Platform::of(target).map(|platform| (platform.is_static(), platform.debian, platform.oci()));
         assert_eq!(names("aarch64-unknown-linux-gnu").unwrap(), (false, "arm64", "arm64"));
         assert_eq!(names("armv7-unknown-linux-gnueabihf").unwrap(), (false, "armhf", "arm"));
         assert_eq!(names("x86_64-unknown-linux-musl").unwrap(), (true, "amd64", "amd64"));

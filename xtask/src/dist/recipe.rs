@@ -1,5 +1,5 @@
-//! The contents and settings of the container image, as `deploy/Containerfile` says them: an image that is made without a
-//! container engine is made of the same lines.
+//! The contents and settings of the container image, as `deploy/Containerfile` says them: an image that is made without
+//! a container engine is made of the same lines.
 
 use std::fs;
 
