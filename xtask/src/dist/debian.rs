@@ -53,9 +53,11 @@ impl Debian {
             return run(first.arg(release).arg(&self.root));
         }
         run(first.arg("--foreign").arg(release).arg(&self.root))?;
-        // In a user namespace nobody makes devices: the first stage has made them.
+        // In a user namespace nobody makes devices. The first stage has made them, and the second takes what is there
+        // if it is told so by systemd's name for such a place.
         let mut second = self.alone(&empty(tree, "debian-scripts")?)?;
-        run(second.arg("chroot").arg(&self.root).args(["/debootstrap/debootstrap", "--second-stage"]))
+        second.args(["env", "container=lxc", "chroot"]).arg(&self.root);
+        run(second.args(["/debootstrap/debootstrap", "--second-stage"]))
     }
 
     /// Runs the command that is appended in namespaces of its own. A script for that is written to `place`.

@@ -15,6 +15,9 @@ if [ "$1" = --nobody ]; then
 fi
 unshare --user --net --mount --pid --fork --kill-child sh -eu "$0" --nobody "$@" &
 # Until the process has left it, the map is that of the namespace here, which nobody can write.
-until echo "0 0 65536" 2>/dev/null >"/proc/$!/uid_map"; do sleep 0.05; done
+for _ in $(seq 100); do
+    if echo "0 0 65536" 2>/dev/null >"/proc/$!/uid_map"; then break; fi
+    sleep 0.05
+done
 echo "0 0 65536" >"/proc/$!/gid_map"
 wait "$!"
