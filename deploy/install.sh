@@ -13,7 +13,7 @@ export LC_ALL=C
 root=${DESTDIR:-}
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
-# The names of what was installed: another version may have others.
+# The names of all that was installed: another version may have others.
 list=usr/share/fogmux/installed
 
 fail() {
@@ -45,7 +45,7 @@ case "${1:-}" in
 --uninstall)
     service disable --now fogmux.service || true
     [ -e "$root/$list" ] || fail "nothing is installed: there is no $root/$list"
-    # What is in a directory comes before it.
+    # The content of a directory comes before it.
     sort -r "$root/$list" | while read -r file; do
         remove "$file"
     done

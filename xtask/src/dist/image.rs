@@ -37,7 +37,7 @@ pub(super) fn make(tree: &Tree, release: &Release, program: &Path, place: &Path)
     run(add.arg(by).arg(&layer))?;
     let mut config = command("umoci", &["config", "--image", &image, "--no-history", "--created", &date]);
     run(config.args(settings(tree, release, &recipe, &date)))?;
-    // What the steps before had made: they have the time of day in them.
+    // Blobs of the steps before have the time of day in them.
     run(command("umoci", &["gc", "--layout"]).arg(&layout))?;
 
     let file = format!("{}-{}-{}.oci.tar", release.name(), release.version, release.platform.archive);
