@@ -57,7 +57,7 @@ OWN = "--data own --free-ports"
 STOPPED = "timeout --preserve-status 2"
 """Before a command that does not end by itself; a gateway ends in order then."""
 
-CONTAINER = "xtask/src/deploy.rs: no container engine runs here; it looks at the image's configuration and command"
+CONTAINER = "xtask/src/dist/container.rs: runc starts the image there, with the same settings"
 PACKAGE = Line(elsewhere="xtask/src/dist/check.sh: by dpkg, in a Debian of its own")
 ARCHIVE = Line(elsewhere="xtask/src/dist/check.sh: in a Debian of its own")
 ZEROCONF = "tests/delivery/operation/mdns.rs: it browses with python-zeroconf"
@@ -151,6 +151,7 @@ PAGES = {
     f"{OPERATING}/containers.md": Page(
         lines={
             "fogmux serve ": Line(elsewhere=CONTAINER),
+            "skopeo ": Line(elsewhere="xtask/src/dist/container.rs: it reads the same fields of the layout"),
         }),
     f"{OPERATING}/discovery.md": Page(
         config='[listeners.coap]\naddress = "[::]:5683"\ndual_stack = true\nallow_plaintext = true\n'

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 
 use crate::command::{command, on_path, output, run};
-use crate::dist;
+use crate::dist::{self, Recipe};
 use crate::fail2ban;
 use crate::gateway;
 use crate::service;
@@ -73,36 +73,21 @@ fn unit_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The image's command reads the configuration that its comment mounts, and keeps its data in its volume.
-fn image_text(recipe: &str) -> Result<()> {
-    let mount = format!(":{CONFIG}:ro");
-    let mounted = recipe.lines().any(|line| line.starts_with('#') && line.contains(&mount));
-    ensure!(mounted, "the comment of deploy/Containerfile does not mount {CONFIG}");
-    let volume = recipe.lines().find_map(|line| line.strip_prefix("VOLUME ")).context("no VOLUME")?;
-    let lines = [
-        format!("ENV STATE_DIRECTORY={volume}"),
-        format!("COPY {IMAGE_CONFIG} {CONFIG}"),
-        format!("CMD [\"serve\", \"--config\", \"{CONFIG}\"]"),
-    ];
-    for line in lines {
-        ensure!(recipe.lines().any(|found| found == line), "deploy/Containerfile lacks {line}");
-    }
-    Ok(())
-}
-
 /// Every port of the default configuration is exposed, and no other.
 fn image(tree: &Tree) -> Result<()> {
     let config = fs::read_to_string(tree.root().join("config/fogmux.toml")).context("config/fogmux.toml")?;
-    let recipe = fs::read_to_string(tree.root().join("deploy/Containerfile")).context("deploy/Containerfile")?;
-    image_text(&recipe)?;
+    let recipe = Recipe::read(tree)?;
+    let text = fs::read_to_string(tree.root().join("deploy/Containerfile")).context("deploy/Containerfile")?;
+    let mount = format!(":{CONFIG}:ro");
+    let mounted = text.lines().any(|line| line.starts_with('#') && line.contains(&mount));
+    ensure!(mounted, "the comment of deploy/Containerfile does not mount {CONFIG}");
+    recipe.uses(CONFIG, IMAGE_CONFIG)?;
     run(command(gateway::build(tree)?, &["check"]).arg(tree.root().join(IMAGE_CONFIG)))?;
-    let exposed = recipe.lines().find_map(|line| line.strip_prefix("EXPOSE ")).context("no EXPOSE")?;
-    let mut exposed: Vec<&str> = exposed.split_whitespace().collect();
-    let mut wanted = ports(&config);
+    let (mut exposed, mut wanted) = (recipe.ports, ports(&config));
     exposed.sort_unstable();
     wanted.sort_unstable();
     ensure!(exposed == wanted, "deploy/Containerfile exposes {exposed:?}, the defaults listen on {wanted:?}");
-    println!("deploy: the image exposes the {} ports of the defaults; it is not built here", exposed.len());
+    println!("deploy: the image exposes the {} ports of the defaults", exposed.len());
     Ok(())
 }
 
@@ -131,11 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_use_the_configuration_that_they_name() {
-        let recipe = include_str!("../../deploy/Containerfile");
-        image_text(recipe).unwrap();
-        assert!(image_text(&recipe.replace("\"--config\"", "\"--data\"")).is_err());
-        assert!(image_text(&recipe.replace("VOLUME /data", "VOLUME /other")).is_err());
+    fn the_unit_uses_the_configuration_that_it_names() {
         let unit = include_str!("../../deploy/fogmux.service");
         unit_text(unit).unwrap();
         assert!(unit_text(&unit.replace("64 77 78", "78")).is_err());

@@ -1,11 +1,16 @@
-//! `cargo xtask dist`: what people install, made of the release program: a Debian package with its symbols in a second
-//! one, an archive with an installer, a list of what is inside, and checksums, all under `target/dist`.
+//! `cargo xtask dist`: the files that people install, made of the release program, under `target/dist`: a Debian
+//! package with its symbols in a second one, an archive with an installer, a container image of a static program, a
+//! list of what is inside, and checksums.
 
 mod archive;
 mod bill;
 mod check;
+mod container;
 mod deb;
+mod debian;
+mod image;
 mod program;
+mod recipe;
 mod stage;
 
 use std::fs;
@@ -15,10 +20,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::command::{command, output};
 use crate::tree::Tree;
-use program::Platform;
+use program::Program;
 use stage::Stage;
 
 pub(crate) use check::check;
+pub(crate) use program::Platform;
+pub(crate) use recipe::Recipe;
 
 /// A variant of the program for a platform.
 struct Release {
@@ -55,34 +62,58 @@ impl Release {
     }
 }
 
-/// `[--lean] [--target TRIPLE]`: makes all files for one platform, this machine's unless told otherwise.
+/// `[--lean] [--target TRIPLE] [--check [--previous PROGRAM]]`: makes all files for one platform, this machine's unless
+/// told otherwise, and with `--check` installs and uses them. Packages of the previous program are upgraded then.
 pub(crate) fn dist(tree: &Tree, words: &[&str]) -> Result<()> {
     let mut words = words.iter();
-    let (mut platform, mut lean) = (Platform::host()?, false);
+    let (mut platform, mut lean, mut is_checked, mut previous) = (Platform::host()?, false, false, None);
     while let Some(word) = words.next() {
         match *word {
             "--lean" => lean = true,
+            "--check" => is_checked = true,
+            "--previous" => previous = Some(Path::new(words.next().context("--previous needs a program")?)),
             "--target" => platform = Platform::of(words.next().context("--target needs a name")?)?,
             word => bail!("dist does not know `{word}`"),
         }
     }
     let release = Release::new(tree, platform, lean)?;
     let program = program::build(tree, &release)?;
-    let stage = Stage::fill(tree, &release, &program.file)?;
     let place = tree.target().join("dist");
     fs::create_dir_all(&place)?;
-    let mut made = Vec::new();
-    if release.platform.debian.is_some() {
-        made.push(deb::package(tree, &release, &stage, &place)?);
-        made.push(deb::symbols(tree, &release, &program, &place)?);
-    }
-    made.push(archive::make(tree, &release, &stage, &place)?);
-    made.push(bill::write(tree, &release, &place)?);
+    let made = Made::of(tree, &release, &program, &place)?;
     sums(&place)?;
-    for file in made {
-        println!("{}: {:.1} MB", file.display(), fs::metadata(&file)?.len() as f64 / 1e6);
+    for file in made.files() {
+        println!("{}: {:.1} MB", file.display(), fs::metadata(file)?.len() as f64 / 1e6);
     }
-    Ok(())
+    if is_checked { check::made(tree, release, previous.unwrap_or(&program.file), &made) } else { Ok(()) }
+}
+
+/// The files of one platform.
+struct Made {
+    /// The package, and that of its symbols.
+    packages: Option<[PathBuf; 2]>,
+    archive: PathBuf,
+    image: Option<PathBuf>,
+    bill: PathBuf,
+}
+
+impl Made {
+    /// Makes them in a directory.
+    fn of(tree: &Tree, release: &Release, program: &Program, place: &Path) -> Result<Self> {
+        let stage = Stage::fill(tree, release, &program.file)?;
+        let (packages, image) = if release.platform.is_static() {
+            (None, Some(image::make(tree, release, &program.file, place)?))
+        } else {
+            let symbols = deb::symbols(tree, release, program, place)?;
+            (Some([deb::package(tree, release, &stage, place)?, symbols]), None)
+        };
+        let archive = archive::make(tree, release, &stage, place)?;
+        Ok(Self { packages, archive, image, bill: bill::write(tree, release, place)? })
+    }
+
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.packages.iter().flatten().chain([&self.archive]).chain(&self.image).chain([&self.bill])
+    }
 }
 
 /// `SHA256SUMS` of all files that are there, in the form that `sha256sum --check` reads.

@@ -38,9 +38,11 @@ cargo xtask graph [TREE]   only checks the imports of the gateway's modules (a p
 cargo xtask prose          only checks lines, comments and the index of decisions (a part of `docs`)
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask size           builds the release program with the doors only and with all features: sizes
-cargo xtask dist [--lean] [--target TRIPLE]
-                           builds the release program and makes packages of it, under target/dist
-cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
+cargo xtask dist [--lean] [--target TRIPLE] [--check [--previous PROGRAM]]
+                           builds the release program and makes packages, an archive or a container image of it, under
+                           target/dist; --check installs and uses them (root; under qemu if they are of another
+                           architecture), and upgrades to them from PROGRAM
+cargo xtask cross [TARGET] builds for aarch64, or this target, and runs `fogmux demo` under qemu
 cargo xtask cost [record] [TRACE]…
                            counts the instructions that the release program needs for a message of each trace, or of
                            these, and compares them with tests/cost/record.txt, or writes that file (valgrind)
@@ -104,7 +106,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("setup") => setup::everything(&tree),
         Some("size") => size::size(&tree),
         Some("dist") => dist::dist(&tree, &words.collect::<Vec<_>>()),
-        Some("cross") => cross::cross(&tree),
+        Some("cross") => cross::cross(&tree, words.next()),
         Some("conformance") => foreign::statements(&tree, &words.collect::<Vec<_>>()),
         Some("cost") => cost::cost(&tree, &words.collect::<Vec<_>>()),
         Some("peers") => peers::peers(&tree, &words.collect::<Vec<_>>()),

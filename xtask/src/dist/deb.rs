@@ -30,7 +30,7 @@ pub(super) fn package(tree: &Tree, release: &Release, stage: &Stage, place: &Pat
         .replace("@PACKAGE@", release.name())
         .replace("@OTHER@", other)
         .replace("@VERSION@", &version(release))
-        .replace("@ARCHITECTURE@", architecture(release)?)
+        .replace("@ARCHITECTURE@", release.platform.debian)
         .replace("@SIZE@", &kibibytes(&root)?)
         .replace("@LIBC@", &needs)
         .replace("@FEATURES@", if release.lean { LEAN } else { FULL });
@@ -44,7 +44,8 @@ pub(super) fn package(tree: &Tree, release: &Release, stage: &Stage, place: &Pat
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
     }
     sums(&root)?;
-    seal(release, &root, &place.join(format!("{}_{}_{}.deb", release.name(), version(release), architecture(release)?)))
+    let name = format!("{}_{}_{}.deb", release.name(), version(release), release.platform.debian);
+    seal(release, &root, &place.join(name))
 }
 
 const FULL: &str = "This package has the traffic generator (fogmux bench) and OpenSSL for pre-shared keys over TLS.";
@@ -64,13 +65,13 @@ pub(super) fn symbols(tree: &Tree, release: &Release, program: &Program, place: 
          Build-Ids: {id}\nDescription: debug symbols for {name}\n Function names for backtraces and profiles.\n",
         name = release.name(),
         version = version(release),
-        architecture = architecture(release)?,
+        architecture = release.platform.debian,
         size = program::kibibytes(&program.symbols)?,
         id = program.build_id,
     );
     fs::write(root.join("DEBIAN/control"), control)?;
     sums(&root)?;
-    let name = format!("{}-dbgsym_{}_{}.deb", release.name(), version(release), architecture(release)?);
+    let name = format!("{}-dbgsym_{}_{}.deb", release.name(), version(release), release.platform.debian);
     seal(release, &root, &place.join(name))
 }
 
@@ -78,10 +79,6 @@ const MAINTAINER: &str = "The fogmux authors <fogmux@localhost>";
 
 fn version(release: &Release) -> String {
     format!("{}-{REVISION}", release.version)
-}
-
-fn architecture(release: &Release) -> Result<&'static str> {
-    release.platform.debian.context("Debian has no such architecture")
 }
 
 /// Size of a tree, as `Installed-Size` counts it.

@@ -8,47 +8,64 @@ use anyhow::{Context, Result, bail, ensure};
 use super::Release;
 use crate::command::{cargo, command, on_path, output, run};
 use crate::cross;
-use crate::setup;
 use crate::size;
 use crate::tree::Tree;
 
 /// Where a program runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Platform {
+pub(crate) struct Platform {
     /// As rustc names it.
-    pub(super) target: &'static str,
-    /// As Debian names the architecture; packages are made only of programs that use Debian's C library.
-    pub(super) debian: Option<&'static str>,
+    pub(crate) target: &'static str,
+    /// As Debian names the architecture.
+    pub(super) debian: &'static str,
     /// As archives name it.
     pub(super) archive: &'static str,
     /// The prefix of the tools that read its programs.
     tools: &'static str,
 }
 
-const PLATFORMS: [Platform; 3] = [
+const PLATFORMS: [Platform; 6] = [
     Platform {
         target: "x86_64-unknown-linux-gnu",
-        debian: Some("amd64"),
+        debian: "amd64",
         archive: "x86_64-linux",
         tools: "x86_64-linux-gnu-",
     },
     Platform {
         target: "aarch64-unknown-linux-gnu",
-        debian: Some("arm64"),
+        debian: "arm64",
         archive: "aarch64-linux",
         tools: "aarch64-linux-gnu-",
     },
     Platform {
+        target: "armv7-unknown-linux-gnueabihf",
+        debian: "armhf",
+        archive: "armv7-linux",
+        tools: "arm-linux-gnueabihf-",
+    },
+    Platform {
+        target: "riscv64gc-unknown-linux-gnu",
+        debian: "riscv64",
+        archive: "riscv64-linux",
+        tools: "riscv64-linux-gnu-",
+    },
+    Platform {
         target: "x86_64-unknown-linux-musl",
-        debian: None,
+        debian: "amd64",
         archive: "x86_64-linux-static",
         tools: "x86_64-linux-gnu-",
+    },
+    Platform {
+        target: "aarch64-unknown-linux-musl",
+        debian: "arm64",
+        archive: "aarch64-linux-static",
+        tools: "aarch64-linux-gnu-",
     },
 ];
 
 impl Platform {
     /// By rustc's name.
-    pub(super) fn of(target: &str) -> Result<Self> {
+    pub(crate) fn of(target: &str) -> Result<Self> {
         let known = || PLATFORMS.map(|platform| platform.target).join(", ");
         let found = PLATFORMS.into_iter().find(|platform| platform.target == target);
         found.with_context(|| format!("{target} is none of {}", known()))
@@ -57,6 +74,22 @@ impl Platform {
     /// This machine's, with its C library.
     pub(super) fn host() -> Result<Self> {
         Self::of(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))
+    }
+
+    /// Whether its programs have the C library in them. They are in an archive and an image; packages are made of
+    /// programs that use Debian's.
+    pub(super) fn is_static(&self) -> bool {
+        self.target.ends_with("-musl")
+    }
+
+    /// Whether this machine runs its programs by itself.
+    pub(super) fn is_native(&self) -> bool {
+        self.target.starts_with(std::env::consts::ARCH)
+    }
+
+    /// The architecture, as images name it (Go's `GOARCH`).
+    pub(super) fn oci(&self) -> &'static str {
+        if self.debian == "armhf" { "arm" } else { self.debian }
     }
 
     /// A program of binutils for this platform: `objcopy`, `objdump`.
@@ -82,16 +115,18 @@ pub(super) fn build(tree: &Tree, release: &Release) -> Result<Program> {
     if release.lean {
         build.args(["--no-default-features", "--features", size::LEAN]);
     }
-    if target == "x86_64-unknown-linux-musl" && !on_path("musl-gcc") {
-        setup::debian(&["musl-tools"])?;
-    }
     if target != Platform::host()?.target {
         cross::prepare(&mut build, target)?;
     }
     // Linkers of some distributions add no build identifier by themselves.
     build.env("CARGO_PROFILE_RELEASE_STRIP", "none").env("RUSTFLAGS", "-C link-arg=-Wl,--build-id=sha1");
     run(build.current_dir(tree.root()))?;
-    separate(tree, release, &tree.target().join(target).join("release/fogmux"))
+    let program = separate(tree, release, &tree.target().join(target).join("release/fogmux"))?;
+    let mut read = command(release.platform.tool("readelf"), &["--wide", "--program-headers"]);
+    let headers = output(read.arg(&program.file))?;
+    let is_dynamic = headers.lines().any(|line| line.trim_start().starts_with("INTERP"));
+    ensure!(is_dynamic != release.platform.is_static(), "{} is linked the other way", program.file.display());
+    Ok(program)
 }
 
 /// Makes a program without symbols and a file of symbols of one program with them.
@@ -101,7 +136,7 @@ pub(super) fn separate(tree: &Tree, release: &Release, built: &Path) -> Result<P
     let objcopy = release.platform.tool("objcopy");
     run(command(&objcopy, &["--only-keep-debug", "--compress-debug-sections"]).arg(built).arg(&symbols))?;
     run(command(&objcopy, &["--strip-all"]).arg(built).arg(&file))?;
-    let notes = output(command("readelf", &["--notes"]).arg(&file))?;
+    let notes = output(command(release.platform.tool("readelf"), &["--notes"]).arg(&file))?;
     let build_id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
     let build_id = build_id.context("the program has no build identifier")?.to_owned();
     ensure!(build_id.len() > 2 && build_id.is_ascii(), "{build_id} is no build identifier");
@@ -123,4 +158,19 @@ pub(super) fn c_library(platform: &Platform, program: &Path) -> Result<String> {
 /// Its size, in KiB.
 pub(super) fn kibibytes(file: &Path) -> Result<u64> {
     Ok(fs::metadata(file)?.len().div_ceil(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn platforms_are_named_as_others_name_them() {
+        let names =
+            |target| Platform::of(target).map(|platform| (platform.is_static(), platform.debian, platform.oci()));
+        assert_eq!(names("aarch64-unknown-linux-gnu").unwrap(), (false, "arm64", "arm64"));
+        assert_eq!(names("armv7-unknown-linux-gnueabihf").unwrap(), (false, "armhf", "arm"));
+        assert_eq!(names("x86_64-unknown-linux-musl").unwrap(), (true, "amd64", "amd64"));
+        assert!(names("x86_64-pc-windows-msvc").unwrap_err().to_string().contains("riscv64gc-unknown-linux-gnu"));
+    }
 }
