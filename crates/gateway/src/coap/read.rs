@@ -28,6 +28,8 @@ impl Core {
         }
         match message {
             Some(message) => {
+                #[cfg(feature = "traces")]
+                self.ctx.read(message, fogmux_bus::Door::Coap, ask.identity.publisher());
                 self.server.respond(now, ticket, &translate::representation(message, ask.now), &mut self.out);
             }
             None => self.server.respond(now, ticket, &Response::new(Code::NOT_FOUND), &mut self.out),

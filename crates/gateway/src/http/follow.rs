@@ -288,7 +288,7 @@ impl Follow {
             } else if !self.recheck.is_due() || self.identity.gate.may_read(&taken.message.topic) {
                 self.push(taken, out);
                 if is_fresh {
-                    self.conn.ctx.delivered(&taken.message, Door::Http);
+                    self.conn.ctx.delivered(&taken.message, Door::Http, || Some(&self.identity.publisher));
                 }
             } else if is_fresh && taken.share != 0 {
                 for_others.push((taken.share, Arc::clone(&taken.message)));

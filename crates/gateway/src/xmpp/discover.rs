@@ -197,6 +197,10 @@ impl Core {
             .into_iter()
             .collect();
         let bounds = page.map(|_| (range.start, all.len()));
+        #[cfg(feature = "traces")]
+        if let Some(message) = item {
+            self.ctx.read(message, fogmux_bus::Door::Xmpp, &self.me.publisher);
+        }
         answer.result(&mut self.out, |w| pubsub::write_items(w, node, &items, bounds));
         Ok(())
     }

@@ -238,6 +238,8 @@ impl Core {
             let when = || self.door().nodes.config(&message.topic).send_last;
             if self.me.gate.may_read(&message.topic) && (replay.why == Why::Lost || replay.why.sends(when())) {
                 sent += self.notify(heads, replay.tag, message);
+                #[cfg(feature = "traces")]
+                self.ctx.read(message, fogmux_bus::Door::Xmpp, &self.me.publisher);
             }
             if self.out.len() >= OUT_BYTES_HIGH {
                 if messages.len() > 0 {
