@@ -33,6 +33,8 @@ mod memory_limit;
 mod modes;
 mod open_files;
 mod oscore;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod output;
 mod parent;
 mod passwd;

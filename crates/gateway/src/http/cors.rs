@@ -20,7 +20,7 @@ const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
      last-event-id, cache-control, traceparent, tracestate",
 );
 /// Response headers beyond those that are always exposed.
-const RESPONSE_HEADERS: HeaderValue = 
+const RESPONSE_HEADERS: HeaderValue =
     HeaderValue::from_static("etag, retry-after, allow, www-authenticate, date, traceparent, tracestate");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 /// Seconds for which a browser may cache a preflight.

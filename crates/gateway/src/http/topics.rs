@@ -16,6 +16,8 @@ use http::{
 };
 use http_body::Body;
 
+#[cfg(feature = "traces")]
+use super::trace;
 use super::{
     body::{self, Bounds, Collected},
     conn::Conn,
@@ -24,8 +26,6 @@ use super::{
     payload::Payload,
     respond, translate,
 };
-#[cfg(feature = "traces")]
-use super::trace;
 use crate::pause::Pause;
 
 /// GET and HEAD without waiting.

@@ -19,7 +19,8 @@ pub(super) fn take(
     headers: &HeaderMap,
     properties: Option<Arc<Properties>>,
 ) -> Option<Arc<Properties>> {
-    let has_own = |properties: &Arc<Properties>| properties.user.iter().any(|(name, _)| matches!(&**name, PARENT | STATE));
+    let has_own =
+        |properties: &Arc<Properties>| properties.user.iter().any(|(name, _)| matches!(&**name, PARENT | STATE));
     if ctx.shared.traces.is_none() || properties.as_ref().is_some_and(has_own) {
         return properties;
     }

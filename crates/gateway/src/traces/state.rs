@@ -39,9 +39,8 @@ fn is_valid(member: &str) -> bool {
 
 /// §3.3.1.3.1: a name, or a tenant of a system.
 fn is_key(key: &str) -> bool {
-    let is_rest = |text: &str| {
-        text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/'))
-    };
+    let is_rest =
+        |text: &str| text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/'));
     let begins_with_letter = |text: &str| text.starts_with(|first: char| first.is_ascii_lowercase());
     let begins_with_digit = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
     match key.split_once('@') {
