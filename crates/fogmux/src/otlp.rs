@@ -1,7 +1,7 @@
 //! Export of traces by OTLP over HTTP (OpenTelemetry Protocol 1.x) to the collector of `[telemetry.traces]` (ADR 0071).
 //!
-//! Spans wait in a queue of the gateway that has a bound. A task takes them from there in batches; what it cannot deliver
-//! is tried again, later and later, and never holds up anything else.
+//! Spans wait in a queue of the gateway that has a bound. A task takes them from there in batches; what it cannot
+//! deliver is tried again, later and later, and never holds up anything else.
 
 mod collector;
 mod message;

@@ -1,9 +1,9 @@
 //! Traces of messages (ADR 0071): a span for each publication that a door takes, and one for each delivery of it.
 //!
-//! The context of a trace (W3C Trace Context) travels in the user properties `traceparent` and `tracestate` of a message
-//! (<https://w3c.github.io/trace-context-mqtt/>), and so through every door that has user properties. A publication that
-//! is traced gets a `traceparent` of its own span; all others are as they came. Spans are put into a bounded queue, which
-//! somebody else exports; nothing here waits for that.
+//! The context of a trace (W3C Trace Context) travels in the user properties `traceparent` and `tracestate` of a
+//! message (<https://w3c.github.io/trace-context-mqtt/>), and so through every door that has user properties. A
+//! publication that is traced gets a `traceparent` of its own span; all others are as they came. Spans are put into a
+//! bounded queue, which somebody else exports; nothing here waits for that.
 
 mod context;
 mod deliveries;

@@ -214,26 +214,22 @@ impl WorkerContext {
     pub(crate) fn delivered<'r>(&self, message: &Message, to: Door, reader: impl FnOnce() -> Option<&'r Publisher>) {
         self.delivery_times.delivered(message, to, || self.shared.clock.micros());
         #[cfg(feature = "traces")]
-        if message.is_traced()
-            && let Some(reader) = reader()
-        {
-            let mut marks = Marks::default();
-            marks.note_message(message);
-            self.trace(&marks, to, reader, self.shared.clock.micros());
+        if message.is_traced() {
+            self.trace_one(to, reader(), |marks| marks.note_message(message));
         }
         #[cfg(not(feature = "traces"))]
-        drop(reader);
+        let _ = reader;
     }
 
     /// Notes that a client of a door has read a message that was retained; see [`WorkerContext::delivered`].
-    #[cfg(feature = "traces")]
     #[inline]
-    pub(crate) fn read(&self, message: &Message, to: Door, reader: &Publisher) {
+    pub(crate) fn read<'r>(&self, message: &Message, to: Door, reader: impl FnOnce() -> &'r Publisher) {
+        #[cfg(feature = "traces")]
         if message.is_traced() {
-            let mut marks = Marks::default();
-            marks.note_uncounted(message, true);
-            self.trace(&marks, to, reader, self.shared.clock.micros());
+            self.trace_one(to, Some(reader()), |marks| marks.note_uncounted(message, true));
         }
+        #[cfg(not(feature = "traces"))]
+        let _ = (message, to, reader);
     }
 
     /// Notes that an output for a subscriber at a door was written.
@@ -245,6 +241,15 @@ impl WorkerContext {
             self.trace(marks, to, reader, now_us);
             marks.written(&self.delivery_times, to, now_us);
         }
+    }
+
+    #[cfg(feature = "traces")]
+    #[cold]
+    fn trace_one(&self, to: Door, reader: Option<&Publisher>, note: impl FnOnce(&mut Marks)) {
+        let Some(reader) = reader else { return };
+        let mut marks = Marks::default();
+        note(&mut marks);
+        self.trace(&marks, to, reader, self.shared.clock.micros());
     }
 
     /// Makes the spans of the deliveries among these that are traced.

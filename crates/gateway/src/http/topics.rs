@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Clearing, Meaning, Message, Outcome, Publication, StoreFailed, Timestamp, TopicRef, etag};
+use fogmux_bus::{Clearing, Door, Meaning, Message, Outcome, Publication, StoreFailed, Timestamp, TopicRef, etag};
 use fogmux_http::{
     Kind, Problem, Query, accept,
     condition::{Access, Conditions, Validators, Verdict},
@@ -53,8 +53,7 @@ pub(super) fn latest(
         (Verdict::Failed, _) => Err(Problem::new(Kind::PreconditionFailed)),
         (Verdict::NotModified, Some(message)) => Ok(respond::not_modified(message)),
         (Verdict::Proceed, Some(message)) if acceptable(message, headers) => {
-            #[cfg(feature = "traces")]
-            conn.ctx.read(message, fogmux_bus::Door::Http, &identity.publisher);
+            conn.ctx.read(message, Door::Http, || &identity.publisher);
             Ok(whole(conn, message))
         }
         (Verdict::Proceed, Some(_)) => Err(Problem::new(Kind::NotAcceptable)),
@@ -64,6 +63,8 @@ pub(super) fn latest(
 
 /// 200 with a message, and with the context of its trace where messages are traced.
 pub(super) fn whole(conn: &Conn, message: &Arc<Message>) -> Response<Payload> {
+    #[cfg(not(feature = "traces"))]
+    let _ = conn;
     let response = respond::message(message);
     #[cfg(feature = "traces")]
     let response = trace::put(&conn.ctx, message, response);
@@ -209,7 +210,9 @@ async fn clear(
     publication.qos = translate::QOS_DEFAULT;
     publication.meaning = Meaning::Clearing(Clearing::Cleared);
     #[cfg(feature = "traces")]
-    publication.properties.clone_from(&trace::take(&conn.ctx, &parts.headers, None));
+    {
+        publication.properties = trace::take(&conn.ctx, &parts.headers, None);
+    }
     let conditions = Conditions::of(&parts.headers);
     let holds = |current: Option<&Arc<Message>>| holds(&conditions, current);
     publication.precondition = (!conditions.is_empty()).then_some(&holds);

@@ -102,3 +102,47 @@ impl Tracer for Publications {
         self.begun = begun;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fogmux_bus::{Door, Payload, Publisher, Timestamp, TopicRef};
+
+    use super::{super::TracesConfig, *};
+
+    #[test]
+    fn publications_that_were_not_taken_are_as_they_were() {
+        let traces = Traces::new(TracesConfig { one_in: 1, follow_parents: true, queue_spans_max: 10 });
+        let mut publications = traces.publications(Clock::start());
+        let publisher = Arc::new(Publisher { door: Some(Door::Mqtt), ..(*Publisher::internal()).clone() });
+        let internal = Publisher::internal();
+        let topic = TopicRef::new("t").unwrap();
+        let user = vec![("a".into(), "1".into())];
+        let before = Arc::new(Properties { user, ..Properties::default() });
+        let publication = |publisher| {
+            let mut publication = Publication::new(topic, Payload::Slice(b"x"), publisher, Timestamp::ZERO, 0);
+            publication.properties = Some(Arc::clone(&before));
+            publication
+        };
+        let mut batch = [publication(&publisher), publication(&internal), publication(&publisher)];
+        publications.begin(&mut batch);
+        let count = |batch: &[Publication<'_>]| {
+            let each = batch.iter().map(|one| one.properties.as_ref().map_or(0, |properties| properties.user.len()));
+            each.collect::<Vec<_>>()
+        };
+        assert_eq!(count(&batch), [2, 1, 2]);
+        publications.end(&mut batch, 2);
+        assert_eq!(count(&batch), [2, 1, 1]);
+        assert!(Arc::ptr_eq(batch[2].properties.as_ref().unwrap(), &before));
+        assert!(batch[0].share().is_traced() && !batch[2].share().is_traced());
+        let spans = traces.spans.take(10);
+        let published = Context::of(batch[0].properties.as_ref().unwrap()).unwrap();
+        assert_eq!(spans.len(), 1);
+        assert_eq!((spans[0].trace, spans[0].id, spans[0].parent), (published.trace, published.span, None));
+        // One that is shared keeps its properties.
+        let message = Arc::clone(batch[2].share());
+        let mut again = [Publication::of(&message)];
+        publications.begin(&mut again);
+        publications.end(&mut again, 1);
+        assert_eq!((count(&again), traces.spans.take(10).len()), (vec![1], 0));
+    }
+}

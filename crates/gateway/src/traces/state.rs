@@ -12,8 +12,8 @@ const TENANT_MAX: usize = 241;
 const SYSTEM_MAX: usize = 14;
 const VALUE_MAX: usize = 256;
 
-/// Combines lists to one of 512 characters at most, of which no member is cut; `None` if one of them is not valid, there
-/// are too many members, or there are none.
+/// Combines lists to one of 512 characters at most, of which no member is cut; `None` if a list is not valid, there are
+/// too many members, or there are none.
 pub(crate) fn bounded<'t>(lists: impl Iterator<Item = &'t str>) -> Option<Box<str>> {
     let is_space = |character: char| matches!(character, ' ' | '\t');
     // Members may be empty (§3.3.1.2).
