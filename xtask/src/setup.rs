@@ -259,7 +259,7 @@ fn python(tree: &Tree) -> Result<()> {
     if same(&pins, &stamp)
         && succeeds(&mut command(
             tree.python(),
-            &["-c", "import aiocoap.oscore, aioquic, jwt, paho, schemathesis, slixmpp, zeroconf"],
+            &["-c", "import aiocoap.oscore, aioquic, jwt, opentelemetry.proto, paho, schemathesis, slixmpp, zeroconf"],
         ))
     {
         return said("Python clients", "are there");

@@ -38,6 +38,8 @@ mod slot;
 mod slow_down;
 mod subscription;
 mod topic;
+#[cfg(feature = "traces")]
+mod tracer;
 mod tree;
 mod wake_list;
 mod worker;
@@ -69,5 +71,7 @@ pub use slot::{Claim, Displaced, Slot};
 pub use slow_down::{Progress, SlowDown, Until};
 pub use subscription::{ReadGate, SubscribeOptions, Subscription, SubscriptionError};
 pub use topic::{Topic, TopicError, TopicRef};
+#[cfg(feature = "traces")]
+pub use tracer::Tracer;
 pub use wake_list::Place;
 pub use worker::{Add, Published, Worker};

@@ -389,8 +389,16 @@ impl<'a> Publication<'a> {
     /// Has its deliveries timed. Not those of a message that is shared already, which would not tell.
     pub(crate) fn time(&mut self, sample: Sample) {
         if self.shared.get().is_none() {
+            #[cfg(feature = "traces")]
+            let sample = sample.and_traced(self.sample);
             self.sample = Some(sample);
         }
+    }
+
+    /// Whether a shared message was built of it.
+    #[cfg(feature = "traces")]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.get().is_some()
     }
 
     /// If its deliveries are timed: when it was taken.

@@ -23,9 +23,19 @@ const REFILL_MS: u64 = 8;
 /// A single publication may have any number of deliveries; no more of them are held against those that follow.
 const DEBT_MAX: i64 = 1024;
 /// Bits of a time in microseconds.
-const TIME_BITS: u32 = 30;
-/// Above this the time in milliseconds is taken, because the other one wraps after 17 minutes.
-const LONG_US: u64 = 900_000_000;
+const TIME_BITS: u32 = 29;
+/// Above this the time in milliseconds is taken, because the other one wraps after nine minutes.
+const LONG_US: u64 = 450_000_000;
+
+/// The lowest two bits: the number of publications that it stands for. None of them is zero.
+const KIND: u32 = 0b011;
+const ONE: NonZeroU32 = NonZeroU32::MIN;
+const MANY: NonZeroU32 = ONE.saturating_add(1);
+#[cfg(feature = "traces")]
+const NONE: NonZeroU32 = MANY.saturating_add(1);
+/// The publication is traced (ADR 0071).
+#[cfg(feature = "traces")]
+const TRACED: u32 = 0b100;
 
 /// When a publication was taken, and how many publications it stands for. Four bytes, which a message has to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +44,17 @@ pub struct Sample(NonZeroU32);
 impl Sample {
     /// Of a publication that was taken at a time in microseconds, and stands for itself or for [`ONE_IN`].
     fn new(taken_us: u64, stands_for_many: bool) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "it wraps")]
-        let wrapped = (taken_us as u32) << (32 - TIME_BITS);
-        Self(NonZeroU32::MIN | wrapped | (u32::from(stands_for_many) << 1))
+        Self(if stands_for_many { MANY } else { ONE } | wrapped(taken_us))
     }
 
     /// How many publications it stands for.
     #[must_use]
     pub fn stands_for(self) -> u64 {
-        u64::from(if self.0.get() & 2 == 0 { 1 } else { ONE_IN })
+        let kind = self.0.get() & KIND;
+        if kind == ONE.get() {
+            return 1;
+        }
+        u64::from(if kind == MANY.get() { ONE_IN } else { 0 })
     }
 
     /// The microseconds from then until `now_us`, which is in microseconds since the origin of timestamps. `ingest` is
@@ -53,10 +65,39 @@ impl Sample {
         if long_us > LONG_US {
             return long_us;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "it wraps")]
-        let now = (now_us as u32) << (32 - TIME_BITS);
-        let then = self.0.get() & !3;
-        u64::from(now.wrapping_sub(then) >> (32 - TIME_BITS))
+        let then = self.0.get() >> (32 - TIME_BITS) << (32 - TIME_BITS);
+        u64::from(wrapped(now_us).wrapping_sub(then) >> (32 - TIME_BITS))
+    }
+}
+
+/// A time in microseconds, in the highest bits.
+#[expect(clippy::cast_possible_truncation, reason = "it wraps")]
+const fn wrapped(us: u64) -> u32 {
+    (us as u32) << (32 - TIME_BITS)
+}
+
+#[cfg(feature = "traces")]
+impl Sample {
+    /// Of a publication that is traced, whose deliveries are not counted.
+    pub(crate) fn traced(taken_us: u64) -> Self {
+        Self(NONE | TRACED | wrapped(taken_us))
+    }
+
+    /// Whether the publication is traced.
+    #[must_use]
+    pub const fn is_traced(self) -> bool {
+        self.0.get() & TRACED != 0
+    }
+
+    /// The same where `other` was of the same publication: it stays traced.
+    pub(crate) fn and_traced(self, other: Option<Self>) -> Self {
+        Self(self.0 | other.map_or(0, |other| other.0.get() & TRACED))
+    }
+
+    /// The same for a delivery that is not counted.
+    #[must_use]
+    pub fn uncounted(self) -> Self {
+        Self(self.0 | NONE.get())
     }
 }
 
@@ -177,17 +218,33 @@ mod tests {
         let hour = 3_600_000_000;
         for taken_us in [0, 1, 999, 12_345_678, 40 * hour + 7] {
             let ingest = Timestamp::from_millis(taken_us / 1000);
-            for elapsed in [0, 1, 99, 100, 1_000_000, 899_000_000] {
+            for elapsed in [0, 1, 99, 100, 1_000_000, 449_000_000] {
                 for many in [false, true] {
                     let sample = Sample::new(taken_us, many);
                     assert_eq!(sample.elapsed_us(ingest, taken_us + elapsed), elapsed);
                     assert_eq!(sample.stands_for(), if many { 128 } else { 1 });
                 }
             }
-            for elapsed in [901_000_000, 1_073_741_824, hour, 30 * hour] {
+            for elapsed in [451_000_000, 536_870_912, hour, 30 * hour] {
                 let found = Sample::new(taken_us, false).elapsed_us(ingest, taken_us + elapsed);
                 assert!(found.abs_diff(elapsed) <= 1000, "{found}");
             }
+        }
+    }
+
+    #[cfg(feature = "traces")]
+    #[test]
+    fn what_is_traced_stays_so_and_is_counted_only_if_it_was_chosen() {
+        let traced = Sample::traced(77);
+        assert_eq!((traced.stands_for(), traced.elapsed_us(Timestamp::ZERO, 99)), (0, 22));
+        for many in [false, true] {
+            let chosen = Sample::new(12, many);
+            assert!(!chosen.is_traced());
+            let both = chosen.and_traced(Some(traced));
+            assert!(both.is_traced() && both.uncounted().is_traced());
+            assert_eq!((both.stands_for(), both.uncounted().stands_for()), (chosen.stands_for(), 0));
+            assert_eq!(both.elapsed_us(Timestamp::ZERO, 15), 3);
+            assert_eq!(chosen.and_traced(None), chosen);
         }
     }
 }

@@ -6,6 +6,8 @@ mod wakes;
 
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
+#[cfg(feature = "traces")]
+use crate::tracer::Tracer;
 use crate::{
     bus::Bus,
     completions::Completions,
@@ -75,6 +77,8 @@ pub struct Worker {
     nobody: Rc<Routes>,
     /// Chooses the publications whose deliveries are timed, if any are.
     sampling: Option<Sampling>,
+    #[cfg(feature = "traces")]
+    tracer: Option<Box<dyn Tracer>>,
     /// Batches of its publishers that the store of sessions holds.
     earlier: Earlier,
 }
@@ -109,6 +113,8 @@ impl Worker {
             swept: 0,
             nobody: Rc::default(),
             sampling: None,
+            #[cfg(feature = "traces")]
+            tracer: None,
             earlier: Earlier::default(),
         }
     }
@@ -129,6 +135,12 @@ impl Worker {
     /// publications.
     pub fn time_deliveries(&mut self, clock: impl Fn() -> u64 + 'static) {
         self.sampling = Some(Sampling::new(clock));
+    }
+
+    /// Shows publications to a tracer from now on.
+    #[cfg(feature = "traces")]
+    pub fn trace(&mut self, tracer: Box<dyn Tracer>) {
+        self.tracer = Some(tracer);
     }
 
     /// Publishes a batch: retains, routes, groups by destination, pushes once per mailbox and wakes once per worker.
@@ -183,6 +195,10 @@ impl Worker {
             publication.id = MessageId(self.sequence);
             ordered |= publication.is_ordered();
         }
+        #[cfg(feature = "traces")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.begin(batch);
+        }
         // Those of the gateway itself come by no door.
         let is_timed = |publication: &Publication<'_>| publication.publisher.door.is_some();
         let sampling = self.sampling.as_mut().filter(|_| batch.first().is_some_and(is_timed));
@@ -200,6 +216,10 @@ impl Worker {
             completions.join(&appended, taken, is_stored, is_state);
         }
         self.wake_workers();
+        #[cfg(feature = "traces")]
+        if let Some(tracer) = &mut self.tracer {
+            tracer.end(batch, taken);
+        }
         let Pushed { mut tally, slow_down } = pushed;
         let deliveries = self.work(&tally, &gather);
         self.routed = 0;

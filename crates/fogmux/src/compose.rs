@@ -19,6 +19,8 @@ use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
 use crate::open_files;
 use crate::oscore::{self, Keyring};
+#[cfg(feature = "otlp")]
+use crate::otlp;
 
 /// A gateway at work, and what is to be closed after it.
 pub(crate) struct Running {
@@ -75,6 +77,8 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         proxies: config.proxy.of_gateway(),
         store: Some(store.clone()),
         discovery: config.discovery.of_gateway(),
+        #[cfg(feature = "otlp")]
+        traces: otlp::of_gateway(&config.telemetry.traces),
         quic: config.http.quic,
         #[cfg(feature = "mqtt")]
         mqtt: fogmux_gateway::mqtt::MqttConfig { store: sessions(config, &store), ..config.mqtt.door.clone() },

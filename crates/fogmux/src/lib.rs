@@ -2,7 +2,14 @@
 //! library lets the fuzzer call the configuration parser.
 
 #![cfg_attr(
-    not(all(feature = "acme", feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp")),
+    not(all(
+        feature = "acme",
+        feature = "coap",
+        feature = "http",
+        feature = "mqtt",
+        feature = "otlp",
+        feature = "xmpp"
+    )),
     allow(unused, reason = "the doors of this build need only a part of what all need together")
 )]
 
@@ -35,6 +42,8 @@ mod memory_limit;
 mod modes;
 mod open_files;
 mod oscore;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod output;
 mod parent;
 mod passwd;

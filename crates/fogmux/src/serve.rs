@@ -111,6 +111,8 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
     let mut memory = Memory::new();
     let mut commands = reloader.administration(&running);
     reloader.announce(&running);
+    #[cfg(feature = "otlp")]
+    let exporter = reloader.exporter(&running);
     manager.ready();
     loop {
         tokio::select! {
@@ -131,8 +133,15 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
     manager.stopping();
     tracing::info!("stopping; a second signal ends at once");
     let drain = reloader.drain();
+    let stopped = async {
+        let (stopped, ()) = tokio::join!(running.stop(drain), reloader.stop());
+        // Behind the last deliveries.
+        #[cfg(feature = "otlp")]
+        exporter.finish().await;
+        stopped
+    };
     tokio::select! {
-        (stopped, ()) = async { tokio::join!(running.stop(drain), reloader.stop()) } => stopped,
+        stopped = stopped => stopped,
         () = stop.requested() => {
             tracing::warn!("ended at once");
             Err(Failure::silent(Status::Unavailable))

@@ -50,6 +50,12 @@ impl Clock {
         self.origin_unix_ms.load(Ordering::Relaxed).saturating_add(at.as_millis())
     }
 
+    /// Microseconds since the start as microseconds since 1970.
+    #[cfg(feature = "traces")]
+    pub(crate) fn unix_us(&self, micros: u64) -> u64 {
+        self.unix_ms(Timestamp::ZERO).saturating_mul(1000).saturating_add(micros)
+    }
+
     /// Times in which the gateway did not run.
     pub(crate) const fn stops(&self) -> &Arc<Stops> {
         &self.stops

@@ -12,6 +12,9 @@ use std::{
 use fogmux_bus::{Door, Message, Publication, Sample, Timestamp};
 use smallvec::SmallVec;
 
+#[cfg(feature = "traces")]
+use crate::traces::Traced;
+
 const DOORS: usize = Door::ALL.len();
 
 /// The upper bounds of the buckets, in microseconds: from what an idle gateway needs to what a person calls broken, two
@@ -44,7 +47,7 @@ pub(crate) struct DeliveryTimes([[Histogram; DOORS]; DOORS]);
 
 impl DeliveryTimes {
     fn note(&self, mark: &Mark, to: Door, now_us: u64) {
-        let Mark { from, ingest, sample } = *mark;
+        let &Mark { from, ingest, sample, .. } = mark;
         if let Some(pair) = self.0.get(from.place()).and_then(|pairs| pairs.get(to.place())) {
             pair.note(sample.elapsed_us(ingest, now_us), sample.stands_for());
         }
@@ -109,16 +112,37 @@ impl AllDeliveryTimes {
 }
 
 /// A delivery to be timed when it is written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Mark {
     from: Door,
     ingest: Timestamp,
     sample: Sample,
+    #[cfg(feature = "traces")]
+    traced: Option<Box<Traced>>,
+    /// It was retained before it was wanted, and takes no time.
+    #[cfg(feature = "traces")]
+    read: bool,
 }
 
 impl Mark {
+    fn new(from: Option<Door>, ingest: Timestamp, sample: Option<Sample>) -> Option<Self> {
+        Some(Self {
+            from: from?,
+            ingest,
+            sample: sample?,
+            #[cfg(feature = "traces")]
+            traced: None,
+            #[cfg(feature = "traces")]
+            read: false,
+        })
+    }
+
     fn of(message: &Message) -> Option<Self> {
-        Some(Self { from: message.publisher.door?, ingest: message.ingest, sample: message.sample? })
+        Self::new(message.publisher.door, message.ingest, message.sample)
+    }
+
+    fn of_publication(publication: &Publication<'_>) -> Option<Self> {
+        Self::new(publication.publisher.door, publication.ingest, publication.sample())
     }
 }
 
@@ -129,15 +153,21 @@ pub(crate) struct Marks(Option<Box<SmallVec<[Mark; 4]>>>);
 impl Marks {
     /// Notes a delivery that was encoded from a publication.
     pub(crate) fn note_publication(&mut self, publication: &Publication<'_>) {
-        if let Some(sample) = publication.sample() {
-            self.note(publication.publisher.door.map(|from| Mark { from, ingest: publication.ingest, sample }));
+        if publication.sample().is_some() {
+            let mark = Mark::of_publication(publication);
+            #[cfg(feature = "traces")]
+            let mark = mark.map(|mark| mark.traced(|| Traced::of_publication(publication)));
+            self.note(mark);
         }
     }
 
     /// Notes a delivery that was encoded from a message.
     pub(crate) fn note_message(&mut self, message: &Message) {
         if message.sample.is_some() {
-            self.note(Mark::of(message));
+            let mark = Mark::of(message);
+            #[cfg(feature = "traces")]
+            let mark = mark.map(|mark| mark.traced(|| Traced::of_message(message)));
+            self.note(mark);
         }
     }
 
@@ -170,6 +200,41 @@ impl Marks {
     pub(crate) fn written(&mut self, times: &DeliveryTimes, to: Door, now_us: u64) {
         let Some(marks) = self.0.take() else { return };
         marks.iter().for_each(|mark| times.note(mark, to, now_us));
+    }
+}
+
+#[cfg(feature = "traces")]
+impl Mark {
+    /// The same with what a span needs, if it is traced.
+    fn traced(self, of: impl FnOnce() -> Option<Traced>) -> Self {
+        let traced = self.sample.is_traced().then(of).flatten().map(Box::new);
+        Self { traced, ..self }
+    }
+}
+
+#[cfg(feature = "traces")]
+impl Marks {
+    /// Notes a delivery that is traced, but not counted: it waited for its client, or was `retained` before the client
+    /// wanted it.
+    pub(crate) fn note_uncounted(&mut self, message: &Message, retained: bool) {
+        if message.is_traced() {
+            let mark = Mark::of(message).map(|mark| mark.traced(|| Traced::of_message(message)));
+            self.note(mark.map(|mark| Mark { sample: mark.sample.uncounted(), read: retained, ..mark }));
+        }
+    }
+
+    /// Whether any of them is traced.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.0.iter().flat_map(|marks| marks.iter()).any(|mark| mark.traced.is_some())
+    }
+
+    /// Those that are traced, with the microseconds that they took until `now_us`; `None` for a read.
+    pub(crate) fn traced(&self, now_us: u64) -> impl Iterator<Item = (&Traced, Option<u64>)> {
+        let marks = self.0.iter().flat_map(|marks| marks.iter());
+        marks.filter_map(move |mark| {
+            let elapsed = (!mark.read).then(|| mark.sample.elapsed_us(mark.ingest, now_us));
+            Some((mark.traced.as_deref()?, elapsed))
+        })
     }
 }
 

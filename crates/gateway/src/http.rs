@@ -36,6 +36,8 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod topics;
+#[cfg(feature = "traces")]
+mod trace;
 mod translate;
 mod unread;
 mod websocket;

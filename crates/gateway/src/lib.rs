@@ -62,6 +62,8 @@ mod stops;
 mod sys;
 mod tasks;
 mod throttle;
+#[cfg(feature = "traces")]
+pub mod traces;
 pub mod transport;
 mod turn;
 mod unfinished;

@@ -36,6 +36,8 @@ use crate::coap::{CoapConfig, CoapDoor, oscore::Keyring};
 use crate::http::{HttpConfig, HttpDoor};
 #[cfg(feature = "mqtt")]
 use crate::mqtt::{MqttConfig, MqttDoor};
+#[cfg(feature = "traces")]
+use crate::traces::{Traces, TracesConfig};
 #[cfg(feature = "xmpp")]
 use crate::xmpp::{XmppConfig, XmppDoor};
 use crate::{
@@ -84,6 +86,9 @@ pub struct GatewayConfig {
     pub store: Option<JournalStore>,
     /// How the gateway is found by multicast DNS; `None` if it is not.
     pub discovery: Option<DiscoveryConfig>,
+    /// Traces of messages; `None` if there are none.
+    #[cfg(feature = "traces")]
+    pub traces: Option<TracesConfig>,
     /// Limits of QUIC connections.
     pub quic: QuicLimits,
     /// Limits on connections.
@@ -192,6 +197,8 @@ impl Gateway {
             proxy: config.proxies.rules,
             listening,
             challenges,
+            #[cfg(feature = "traces")]
+            traces: config.traces.map(Traces::new),
             #[cfg(feature = "xmpp")]
             realm: doors.xmpp.realm().into(),
             ..Shared::new(bus, authority, clock, watched)

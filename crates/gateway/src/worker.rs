@@ -13,6 +13,8 @@ use fogmux_bus::{Bus, Message, Publisher, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, AdmissionLimits, Challenges};
 use tokio::{sync::watch, time::Instant};
 
+#[cfg(feature = "traces")]
+use crate::traces::{Deliveries, Traces};
 use crate::{
     Peer,
     administration::Administration,
@@ -67,6 +69,9 @@ pub struct Shared {
     pub challenges: Challenges,
     /// The way of administrators' commands.
     pub administration: Administration,
+    /// Traces of messages, if there are any.
+    #[cfg(feature = "traces")]
+    pub traces: Option<Arc<Traces>>,
     /// Connections that are logged in.
     pub(crate) clients: Arc<Clients>,
     /// The connections and streams that a shutdown waits for.
@@ -99,6 +104,8 @@ impl Shared {
             waiting: Waiting::default(),
             challenges: Challenges::default(),
             administration: Administration::default(),
+            #[cfg(feature = "traces")]
+            traces: None,
             clients: Arc::default(),
             shutdown: Arc::default(),
             draining,
@@ -120,6 +127,8 @@ pub struct WorkerContext {
     /// An empty buffer with capacity, to exchange for a mailbox's output while it is written; returned empty.
     pub spare: RefCell<Vec<u8>>,
     delivery_times: Arc<DeliveryTimes>,
+    #[cfg(feature = "traces")]
+    traced: RefCell<Deliveries>,
     look: Look,
     itself: Weak<Self>,
 }
@@ -128,10 +137,16 @@ impl WorkerContext {
     pub(crate) fn new(shared: Arc<Shared>, id: WorkerId) -> Rc<Self> {
         let (mut worker, clock) = (shared.bus.worker(id), shared.clock.clone());
         worker.time_deliveries(move || clock.micros());
+        #[cfg(feature = "traces")]
+        if let Some(traces) = &shared.traces {
+            worker.trace(Box::new(traces.publications(shared.clock.clone())));
+        }
         Rc::new_cyclic(|itself| Self {
             itself: Weak::clone(itself),
             worker: RefCell::new(worker),
             delivery_times: shared.metrics.deliveries.of_worker(),
+            #[cfg(feature = "traces")]
+            traced: RefCell::new(Deliveries::new()),
             look: Look::new(shared.clock.now()),
             shared,
             id,
@@ -202,17 +217,59 @@ impl WorkerContext {
         self.shared.clock.stops().last()
     }
 
-    /// Notes that a message was handed to the transport of a subscriber at a door.
-    pub(crate) fn delivered(&self, message: &Message, to: Door) {
+    /// Notes that a message was handed to the transport of a subscriber at a door. `reader` is asked for only if the
+    /// message is traced.
+    #[inline]
+    pub(crate) fn delivered<'r>(&self, message: &Message, to: Door, reader: impl FnOnce() -> Option<&'r Publisher>) {
         self.delivery_times.delivered(message, to, || self.shared.clock.micros());
+        #[cfg(feature = "traces")]
+        if message.is_traced() {
+            self.trace_one(to, reader(), |marks| marks.note_message(message));
+        }
+        #[cfg(not(feature = "traces"))]
+        let _ = reader;
+    }
+
+    /// Notes that a client of a door has read a message that was retained; see [`WorkerContext::delivered`].
+    #[inline]
+    pub(crate) fn read<'r>(&self, message: &Message, to: Door, reader: impl FnOnce() -> &'r Publisher) {
+        #[cfg(feature = "traces")]
+        if message.is_traced() {
+            self.trace_one(to, Some(reader()), |marks| marks.note_uncounted(message, true));
+        }
+        #[cfg(not(feature = "traces"))]
+        let _ = (message, to, reader);
     }
 
     /// Notes that an output for a subscriber at a door was written.
     #[inline]
-    pub(crate) fn written(&self, marks: &mut Marks, to: Door) {
+    pub(crate) fn written(&self, marks: &mut Marks, to: Door, reader: &Publisher) {
         if !marks.is_empty() {
-            marks.written(&self.delivery_times, to, self.shared.clock.micros());
+            let now_us = self.shared.clock.micros();
+            #[cfg(feature = "traces")]
+            self.trace(marks, to, reader, now_us);
+            marks.written(&self.delivery_times, to, now_us);
         }
+    }
+
+    #[cfg(feature = "traces")]
+    #[cold]
+    fn trace_one(&self, to: Door, reader: Option<&Publisher>, note: impl FnOnce(&mut Marks)) {
+        let Some(reader) = reader else { return };
+        let mut marks = Marks::default();
+        note(&mut marks);
+        self.trace(&marks, to, reader, self.shared.clock.micros());
+    }
+
+    /// Makes the spans of the deliveries among these that are traced.
+    #[cfg(feature = "traces")]
+    #[cold]
+    fn trace(&self, marks: &Marks, to: Door, reader: &Publisher, now_us: u64) {
+        let (Some(traces), true) = (&self.shared.traces, marks.is_traced()) else { return };
+        let mut deliveries = self.traced.borrow_mut();
+        let now_unix_us = self.shared.clock.unix_us(now_us);
+        let spans = marks.traced(now_us);
+        traces.spans.push(spans.map(|(traced, elapsed)| deliveries.span(traced, (to, reader), now_unix_us, elapsed)));
     }
 
     /// Puts a connection that has logged in into the list of connections.

@@ -40,6 +40,9 @@ fn other(key: &Key, place: &Path) -> Result<String> {
         ("acme.directory", _) => line("\"https://acme.example/directory\"".into()),
         ("acme.ca_file", _) => line(file("data/pki/ca.pem")),
         ("acme.challenge", _) => line("\"tls-alpn-01\"".into()),
+        ("telemetry.traces.endpoint", _) => line("\"http://127.0.0.1:4318/v1/traces\"".into()),
+        ("telemetry.traces.ca_file", _) => line(file("data/pki/ca.pem")),
+        ("telemetry.traces.service_name", _) => line("\"kitchen\"".into()),
         ("acme.contact", _) => line("[\"ops@fog.example\"]".into()),
         ("acme.external_account" | "acme.external_account_key_file", _) => {
             format!("acme.external_account = \"fog\"\nacme.external_account_key_file = {}\n", file("password"))

@@ -1,4 +1,4 @@
-//! The target of the callback's requests.
+//! The target of requests that the gateway makes.
 
 use std::net::IpAddr;
 
@@ -15,8 +15,19 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Passwords leave this machine only under TLS.
+    /// For passwords, which leave this machine only under TLS.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::anywhere(text).filter(Self::keeps_secrets)
+    }
+
+    /// Whether what is sent is seen by nobody else: under TLS, or on this machine.
+    pub(crate) fn keeps_secrets(&self) -> bool {
+        let address: Option<IpAddr> = self.host.parse().ok();
+        self.secure || self.host == "localhost" || address.is_some_and(|address| address.is_loopback())
+    }
+
+    /// For what may be seen by others.
+    pub(crate) fn anywhere(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let secure = match uri.scheme_str()? {
             "https" => true,
@@ -25,12 +36,10 @@ impl Target {
         };
         let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let address: Option<IpAddr> = host.parse().ok();
-        let here = host == "localhost" || address.is_some_and(|address| address.is_loopback());
         let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let authority = authority.to_string();
-        (secure || here).then(|| Self { secure, host: host.to_owned(), port, authority, path })
+        Some(Self { secure, host: host.to_owned(), port, authority, path })
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
     }
     find_half_certificates(config, findings);
     super::acme::find_clashes(config, findings);
+    super::telemetry::find_clashes(config, findings);
     find_missing_files(config, findings);
 }
 
@@ -192,6 +193,7 @@ fn find_missing_files(config: &Config, findings: &mut Findings) {
         ("auth.token.key_file", &config.auth.token.settings.key_file),
         ("auth.callback.ca_file", &config.auth.callback.ca_file),
         ("acme.ca_file", &config.acme.ca_file),
+        ("telemetry.traces.ca_file", &config.telemetry.traces.ca_file),
         ("acme.external_account_key_file", &config.acme.external_account_key_file),
     ];
     // It need not be there: the first start makes it.

@@ -17,6 +17,7 @@ use super::discovery::Discovery;
 use super::doors::{Coap, Http, Mqtt, Xmpp};
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
+use super::telemetry::Telemetry;
 
 /// The whole configuration.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +39,7 @@ pub(crate) struct Config {
     pub(crate) auth: Auth,
     pub(crate) tls: Tls,
     pub(crate) acme: Acme,
+    pub(crate) telemetry: Telemetry,
     pub(crate) log: Log,
 }
 
@@ -57,6 +59,7 @@ impl Section for Config {
         reader.section("auth", &mut self.auth);
         reader.section("tls", &mut self.tls);
         reader.section("acme", &mut self.acme);
+        reader.section("telemetry", &mut self.telemetry);
         reader.section("log", &mut self.log);
     }
 }
@@ -89,6 +92,7 @@ impl Config {
             ("auth", self.auth.admin_password_file != other.auth.admin_password_file),
             ("tls", self.tls != other.tls),
             ("acme", self.acme != other.acme),
+            ("telemetry", self.telemetry != other.telemetry),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
     }

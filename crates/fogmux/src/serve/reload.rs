@@ -27,6 +27,8 @@ use crate::config::{self, Config};
 use crate::exit::Failure;
 use crate::home::{self, Home};
 use crate::oscore;
+#[cfg(feature = "otlp")]
+use crate::otlp;
 
 /// The time for which no file may have changed when it is read.
 const QUIET: Duration = Duration::from_millis(250);
@@ -127,6 +129,12 @@ impl Reloader {
         if !self.renewal.begin_in_time(&self.config, &self.home, tls) && in_force {
             self.expiry.look(tls);
         }
+    }
+
+    /// Begins to export traces, if there are any.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn exporter(&self, running: &Running) -> otlp::Exporter {
+        otlp::Exporter::start(&self.config.telemetry.traces, running.gateway.shared.traces.clone())
     }
 
     /// Ends what is done beside the gateway.

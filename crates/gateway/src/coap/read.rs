@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fogmux_bus::{Filter, Message};
+use fogmux_bus::{Door, Filter, Message};
 use fogmux_coap::{Code, Response, Ticket};
 
 use super::{
@@ -28,6 +28,7 @@ impl Core {
         }
         match message {
             Some(message) => {
+                self.ctx.read(message, Door::Coap, || ask.identity.publisher());
                 self.server.respond(now, ticket, &translate::representation(message, ask.now), &mut self.out);
             }
             None => self.server.respond(now, ticket, &Response::new(Code::NOT_FOUND), &mut self.out),

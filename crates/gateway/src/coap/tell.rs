@@ -123,7 +123,7 @@ impl Core {
         } else {
             self.send(now, relation, message, entry.assured)
         };
-        self.note_told(told, Some(message));
+        self.note_told(relation, told, Some(message));
         match told {
             Told::Later => self.postpone(relation, message),
             Told::Sent if is_behind => {
@@ -138,10 +138,11 @@ impl Core {
     }
 
     /// Notes the outcome of a delivery of a value.
-    fn note_told(&mut self, told: Told, value: Option<&Message>) {
+    fn note_told(&mut self, relation: RelationId, told: Told, value: Option<&Message>) {
         self.outcomes.note(told);
         if let Some(message) = value.filter(|_| told == Told::Sent) {
-            self.ctx.delivered(message, Door::Coap);
+            let watch = || self.watches.get(relation).map(|watch| &**watch.identity.publisher());
+            self.ctx.delivered(message, Door::Coap, watch);
         }
     }
 
@@ -343,7 +344,7 @@ impl Core {
     }
 
     fn settle_marker(&mut self, relation: RelationId, marker: Marker, told: Told, value: Option<&Message>) {
-        self.note_told(told, value);
+        self.note_told(relation, told, value);
         match self.watches.get_mut(relation) {
             Some(watch) if told == Told::Later => watch.backlog.restore(marker),
             Some(_) | None => self.waiting.release(marker),

@@ -17,10 +17,11 @@ use super::payload::Payload;
 /// Request headers beyond those that are always allowed.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, if-match, if-none-match, if-modified-since, if-unmodified-since, idempotency-key, \
-     last-event-id, cache-control",
+     last-event-id, cache-control, traceparent, tracestate",
 );
 /// Response headers beyond those that are always exposed.
-const RESPONSE_HEADERS: HeaderValue = HeaderValue::from_static("etag, retry-after, allow, www-authenticate, date");
+const RESPONSE_HEADERS: HeaderValue =
+    HeaderValue::from_static("etag, retry-after, allow, www-authenticate, date, traceparent, tracestate");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 /// Seconds for which a browser may cache a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

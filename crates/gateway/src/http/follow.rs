@@ -290,15 +290,18 @@ impl Follow {
         }
         let now = self.conn.ctx.now();
         let again = live.len().saturating_sub(fresh);
-        let counted = live.iter().enumerate().map(|(index, taken)| (taken, index >= again));
+        let counted = live.iter().enumerate().map(|(index, taken)| (taken, index >= again, false));
         let (mut expired, mut withdrawn, mut for_others) = (0, 0, Vec::new());
-        for (taken, is_fresh) in counted.chain(retained.iter().flatten().map(|taken| (taken, false))) {
+        let retained = retained.iter().flatten().map(|taken| (taken, false, true));
+        for (taken, is_fresh, is_retained) in counted.chain(retained) {
             if taken.message.is_expired(now) {
                 expired += usize::from(is_fresh);
             } else if !self.recheck.is_due() || self.identity.gate.may_read(&taken.message.topic) {
                 self.push(taken, out);
                 if is_fresh {
-                    self.conn.ctx.delivered(&taken.message, Door::Http);
+                    self.conn.ctx.delivered(&taken.message, Door::Http, || Some(&self.identity.publisher));
+                } else if is_retained {
+                    self.conn.ctx.read(&taken.message, Door::Http, || &self.identity.publisher);
                 }
             } else if is_fresh && taken.share != 0 {
                 for_others.push((taken.share, Arc::clone(&taken.message)));

@@ -21,7 +21,7 @@ use super::{
     conn::Conn,
     identity::Identity,
     payload::Payload,
-    respond, topics,
+    topics,
 };
 
 /// GET and HEAD with a query.
@@ -67,12 +67,12 @@ async fn wait_for(
     let now = conn.ctx.now();
     let current = conn.ctx.bus().latest(topic, now);
     if !worth_waiting(current.as_ref(), headers) {
-        return topics::latest(current.as_ref(), headers);
+        return topics::latest(conn, identity, current.as_ref(), headers);
     }
     // A credential that ends meanwhile is asked for again.
     let wait = wait.min(identity.expires().since(now));
     let next = tokio::select! {
-        message = waiting.next(headers) => Some(message),
+        message = waiting.next(identity, headers) => Some(message),
         () = tokio::time::sleep(wait) => None,
         () = conn.ctx.drain() => {
             return Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down").retry_after(5));
@@ -84,9 +84,12 @@ async fn wait_for(
     }
     identity.gate.check(&conn.ctx, Action::Read, topic)?;
     match next.filter(|message| !message.meaning.is_clearing()) {
-        Some(message) => Ok(respond::message(&message)),
+        Some(message) => Ok(topics::whole(conn, &message)),
         // After a clearing there may be a value again.
-        None => topics::latest(conn.ctx.bus().latest(topic, conn.ctx.now()).as_ref(), headers),
+        None => {
+            let current = conn.ctx.bus().latest(topic, conn.ctx.now());
+            topics::latest(conn, identity, current.as_ref(), headers)
+        }
     }
 }
 
@@ -155,14 +158,14 @@ impl Waiting {
     }
 
     /// The next message that the client does not have.
-    async fn next(&self, headers: &HeaderMap) -> Arc<Message> {
+    async fn next(&self, identity: &Identity, headers: &HeaderMap) -> Arc<Message> {
         poll_fn(|cx| {
             let taken = self.slot.poll_with(self.claim, cx, |newest| newest.message.take()).ok().flatten();
             self.conn.ctx.bus().counters().drained(u64::from(taken.is_some()), 0, 0);
             let now = self.conn.ctx.now();
             match taken.filter(|message| !message.is_expired(now) && !worth_waiting(Some(message), headers)) {
                 Some(message) => {
-                    self.conn.ctx.delivered(&message, Door::Http);
+                    self.conn.ctx.delivered(&message, Door::Http, || Some(&identity.publisher));
                     std::task::Poll::Ready(message)
                 }
                 None => std::task::Poll::Pending,

@@ -107,6 +107,10 @@ impl Collector for Snapshot {
         families::queues(&mut encoder, &self.0.bus)?;
         families::deliveries(&mut encoder, &metrics.deliveries)?;
         families::handshakes(&mut encoder, &metrics.handshakes)?;
+        #[cfg(feature = "traces")]
+        if let Some(traces) = &self.0.traces {
+            families::spans(&mut encoder, &traces.spans)?;
+        }
         self.encode_certificates(&mut encoder)?;
         self.encode_listeners(&mut encoder)?;
         self.encode_discovery(&mut encoder)?;

@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Clearing, Meaning, Message, Outcome, Publication, StoreFailed, Timestamp, TopicRef, etag};
+use fogmux_bus::{Clearing, Door, Meaning, Message, Outcome, Publication, StoreFailed, Timestamp, TopicRef, etag};
 use fogmux_http::{
     Kind, Problem, Query, accept,
     condition::{Access, Conditions, Validators, Verdict},
@@ -16,6 +16,8 @@ use http::{
 };
 use http_body::Body;
 
+#[cfg(feature = "traces")]
+use super::trace;
 use super::{
     body::{self, Bounds, Collected},
     conn::Conn,
@@ -36,11 +38,13 @@ pub(super) fn read(
 ) -> Result<Response<Payload>, Problem<'static>> {
     let topic = checked(topic)?;
     identity.gate.check(&conn.ctx, Action::Read, topic.as_str())?;
-    latest(conn.ctx.bus().latest(topic.as_str(), now).as_ref(), &parts.headers)
+    latest(conn, identity, conn.ctx.bus().latest(topic.as_str(), now).as_ref(), &parts.headers)
 }
 
 /// The response to GET with this retained message.
 pub(super) fn latest(
+    conn: &Conn,
+    identity: &Identity,
     current: Option<&Arc<Message>>,
     headers: &HeaderMap,
 ) -> Result<Response<Payload>, Problem<'static>> {
@@ -48,10 +52,23 @@ pub(super) fn latest(
     match (verdict, current) {
         (Verdict::Failed, _) => Err(Problem::new(Kind::PreconditionFailed)),
         (Verdict::NotModified, Some(message)) => Ok(respond::not_modified(message)),
-        (Verdict::Proceed, Some(message)) if acceptable(message, headers) => Ok(respond::message(message)),
+        (Verdict::Proceed, Some(message)) if acceptable(message, headers) => {
+            conn.ctx.read(message, Door::Http, || &identity.publisher);
+            Ok(whole(conn, message))
+        }
         (Verdict::Proceed, Some(_)) => Err(Problem::new(Kind::NotAcceptable)),
         (Verdict::NotModified | Verdict::Proceed, None) => Err(Problem::new(Kind::NoMessage)),
     }
+}
+
+/// 200 with a message, and with the context of its trace where messages are traced.
+pub(super) fn whole(conn: &Conn, message: &Arc<Message>) -> Response<Payload> {
+    #[cfg(not(feature = "traces"))]
+    let _ = conn;
+    let response = respond::message(message);
+    #[cfg(feature = "traces")]
+    let response = trace::put(&conn.ctx, message, response);
+    response
 }
 
 /// A message has one representation. If its type is not acceptable to the client, the response is 406; a message
@@ -98,6 +115,8 @@ where
     check_body_headers(&parts.headers)?;
     let content_type = content_type(&parts.headers)?;
     let properties = translate::query_properties(&query);
+    #[cfg(feature = "traces")]
+    let properties = trace::take(&conn.ctx, &parts.headers, properties);
     translate::check(content_type, properties.as_deref())?;
     let config = &conn.ctx.door.config;
     let bounds = Bounds::of(config, config.payload_bytes_max);
@@ -190,6 +209,10 @@ async fn clear(
     let mut publication = Publication::new(topic, fogmux_bus::Payload::Slice(&[]), &identity.publisher, now, unix_ms);
     publication.qos = translate::QOS_DEFAULT;
     publication.meaning = Meaning::Clearing(Clearing::Cleared);
+    #[cfg(feature = "traces")]
+    {
+        publication.properties = trace::take(&conn.ctx, &parts.headers, None);
+    }
     let conditions = Conditions::of(&parts.headers);
     let holds = |current: Option<&Arc<Message>>| holds(&conditions, current);
     publication.precondition = (!conditions.is_empty()).then_some(&holds);

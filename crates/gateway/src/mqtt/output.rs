@@ -9,7 +9,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use fogmux_bus::Door;
+use fogmux_bus::{Door, Publisher};
 
 use super::context::MqttContext;
 use crate::delivery_times::Marks;
@@ -58,8 +58,8 @@ impl Output {
     }
 
     /// Notes that all of it is written.
-    pub(super) fn note_written(&mut self, ctx: &MqttContext) {
-        ctx.written(&mut self.marks, Door::Mqtt);
+    pub(super) fn note_written(&mut self, ctx: &MqttContext, reader: &Publisher) {
+        ctx.written(&mut self.marks, Door::Mqtt, reader);
     }
 
     /// Whether a payload is under way, behind which nothing should be put.

@@ -49,7 +49,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Ok(written)) => {
                 self.ctx.shared.metrics.mqtt.bytes_out.add(u64::try_from(written).unwrap_or_default());
                 if self.output.is_empty() {
-                    self.output.note_written(&self.ctx);
+                    self.output.note_written(&self.ctx, &self.client.publisher);
                 }
                 self.egress.wrote(self.output.is_empty());
                 self.note_progress();

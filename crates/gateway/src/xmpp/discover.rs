@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fogmux_auth::Action;
-use fogmux_bus::{Filter, Message, ReadGate as _, Topic};
+use fogmux_bus::{Door, Filter, Message, ReadGate as _, Topic};
 use fogmux_xmpp::{
     StanzaCondition, StanzaError,
     disco::{self, Identity, Item, PUBSUB_FEATURES, SERVER_FEATURES},
@@ -197,6 +197,9 @@ impl Core {
             .into_iter()
             .collect();
         let bounds = page.map(|_| (range.start, all.len()));
+        if let Some(message) = item {
+            self.ctx.read(message, Door::Xmpp, || &self.me.publisher);
+        }
         answer.result(&mut self.out, |w| pubsub::write_items(w, node, &items, bounds));
         Ok(())
     }

@@ -7,7 +7,8 @@
 use std::{sync::Arc, task::Context};
 
 use fogmux_bus::{
-    Bus, Claim, Displaced, FifoMailbox, Message, Queued, ReadGate as _, RetainedChunk, Subscription, Timestamp, Topic,
+    Bus, Claim, Displaced, Door, FifoMailbox, Message, Queued, ReadGate as _, RetainedChunk, Subscription, Timestamp,
+    Topic,
 };
 use fogmux_xmpp::pubsub::{self, SendLast};
 
@@ -238,6 +239,7 @@ impl Core {
             let when = || self.door().nodes.config(&message.topic).send_last;
             if self.me.gate.may_read(&message.topic) && (replay.why == Why::Lost || replay.why.sends(when())) {
                 sent += self.notify(heads, replay.tag, message);
+                self.ctx.read(message, Door::Xmpp, || &self.me.publisher);
             }
             if self.out.len() >= OUT_BYTES_HIGH {
                 if messages.len() > 0 {

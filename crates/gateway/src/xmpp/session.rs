@@ -280,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.core.give_back();
             self.written = 0;
         }
-        self.core.ctx.written(&mut self.core.marks, Door::Xmpp);
+        self.core.ctx.written(&mut self.core.marks, Door::Xmpp, &self.core.me.publisher);
         if self.unflushed {
             if ready!(Pin::new(&mut self.stream).poll_flush(cx)).is_err() {
                 return Poll::Ready(Err(Over));

@@ -66,6 +66,8 @@ fn start_on(
     rules: Rules,
 ) -> RunningGateway {
     let config = GatewayConfig {
+        #[cfg(feature = "traces")]
+        traces: None,
         workers: 2,
         bus: BusConfig::default(),
         listen: vec![listen],

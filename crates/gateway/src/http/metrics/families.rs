@@ -55,6 +55,20 @@ pub(super) fn queues(encoder: &mut DescriptorEncoder<'_>, bus: &Bus) -> fmt::Res
     Ok(())
 }
 
+/// Spans of traces.
+#[cfg(feature = "traces")]
+pub(super) fn spans(encoder: &mut DescriptorEncoder<'_>, spans: &crate::traces::SpanQueue) -> fmt::Result {
+    let help = "Spans that a collector of traces has taken";
+    let exported = ConstCounter::new(spans.exported.get());
+    exported.encode(descriptor(encoder, "trace_spans_exported", help, MetricType::Counter)?)?;
+    let help = "Spans dropped because their queue was full, or because the collector did not take them";
+    let mut family = descriptor(encoder, "trace_spans_dropped", help, MetricType::Counter)?;
+    for (reason, count) in [("queue", &spans.dropped_full), ("collector", &spans.dropped_refused)] {
+        ConstCounter::new(count.get()).encode(family.encode_family(&[("reason", reason)])?)?;
+    }
+    Ok(())
+}
+
 /// Handshakes that failed.
 pub(super) fn handshakes(encoder: &mut DescriptorEncoder<'_>, failures: &HandshakeFailures) -> fmt::Result {
     let help = "Handshakes of TLS, DTLS and QUIC that failed, by reason";

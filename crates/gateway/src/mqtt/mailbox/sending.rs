@@ -131,6 +131,10 @@ impl MqttMailbox {
         if sent && kept.timed {
             self.marks.note_message(&kept.message);
         }
+        #[cfg(feature = "traces")]
+        if sent && !kept.timed {
+            self.marks.note_uncounted(&kept.message, kept.retain);
+        }
         drained.sent += u64::from(sent);
         drained.too_large += u64::from(!sent);
         self.finish(stored.map(|stored| *stored));
