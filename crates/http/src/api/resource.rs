@@ -70,8 +70,11 @@ const PATHS: [(&str, Resource); 15] = [
     ("bench/choices", Resource::BenchChoices),
 ];
 
+/// Makes a resource of the numbers in its path.
+type Make = fn(u64, u64) -> Resource;
+
 /// The resources below lists: `{id}` and `{other}` are numbers, and `{name}` is what is not empty.
-const MEMBERS: [(&str, fn(u64, u64) -> Resource); 9] = [
+const MEMBERS: [(&str, Make); 9] = [
     ("clients/{id}", |id, _| Resource::Client(id)),
     ("sessions/{id}", |id, _| Resource::Session(id)),
     ("sessions/{id}/subscriptions", |id, _| Resource::SessionSubscriptions(id)),

@@ -28,13 +28,11 @@ pub(super) fn of_file(file: &Path) -> Vec<ServerName<'static>> {
 
 /// A DNS name or an address as a name of a server.
 fn server_name(name: &GeneralName<'_>) -> Option<ServerName<'static>> {
-    match name {
-        GeneralName::DNSName(name) => ServerName::try_from((*name).to_owned()).ok(),
-        GeneralName::IPAddress(bytes) => {
-            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            let address = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok()?;
-            Some(ServerName::IpAddress(address.into()))
-        }
-        _ => None,
+    if let GeneralName::DNSName(name) = name {
+        return ServerName::try_from((*name).to_owned()).ok();
     }
+    let GeneralName::IPAddress(bytes) = name else { return None };
+    let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+    let address = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok()?;
+    Some(ServerName::IpAddress(address.into()))
 }
