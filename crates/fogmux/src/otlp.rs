@@ -20,6 +20,8 @@ use crate::config::telemetry;
 
 /// The longest time between attempts while the collector takes nothing.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// The longest time that a collector may ask for.
+const ASKED_MAX: Duration = Duration::from_secs(600);
 /// The time between two log lines about the collector, at least: one that fails every other time is no news.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 
@@ -52,6 +54,7 @@ impl Exporter {
             interval: config.interval,
             pending: Vec::new(),
             failures: 0,
+            asked: Duration::ZERO,
             said: None,
             told: false,
         };
@@ -81,6 +84,8 @@ struct Export {
     pending: Vec<Span>,
     /// Attempts in a row that failed.
     failures: u32,
+    /// The time that the collector has asked for before the next attempt.
+    asked: Duration,
     /// When the log last told of the collector.
     said: Option<Instant>,
     /// It has told that spans are not taken, and not yet that they are again.
@@ -115,7 +120,7 @@ impl Export {
     /// The time until the next attempt.
     fn pause(&self) -> Duration {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
-        self.interval.saturating_mul(factor).min(BACKOFF_MAX.max(self.interval))
+        self.interval.saturating_mul(factor).min(BACKOFF_MAX.max(self.interval)).max(self.asked.min(ASKED_MAX))
     }
 
     /// Exports until nothing is left or the collector does not take a batch.
@@ -138,9 +143,12 @@ impl Export {
                     } else if self.failures > 0 && std::mem::take(&mut self.told) {
                         tracing::info!("the collector takes spans again");
                     }
-                    self.failures = 0;
+                    (self.failures, self.asked) = (0, Duration::ZERO);
                 }
-                Err(NotTaken::Now(why)) => return self.failed(&why, "they are tried again, and dropped when too many"),
+                Err(NotTaken::Now { why, asked }) => {
+                    self.asked = asked.unwrap_or_default();
+                    return self.failed(&why, "they are tried again, and dropped when too many");
+                }
                 Err(NotTaken::Ever(why)) => {
                     spans.dropped_refused.add(length);
                     self.pending.clear();

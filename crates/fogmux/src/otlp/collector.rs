@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fogmux_client::tls::{self, Trust};
 use fogmux_gateway::traces::Span;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -33,8 +33,8 @@ pub(super) struct Taken {
 /// Why a batch was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotTaken {
-    /// It may be taken later.
-    Now(String),
+    /// It may be taken later, after the time that the collector asks for.
+    Now { why: String, asked: Option<Duration> },
     /// It will never be taken.
     Ever(String),
 }
@@ -82,9 +82,9 @@ impl Collector {
             .map_err(|error| later(&error))?;
         let answered = async {
             let response = sender.send_request(request).await.map_err(|error| later(&error))?;
-            let status = response.status();
+            let (status, asked) = (response.status(), retry_after(response.headers()));
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-            judge(status, &body.map_err(|error| later(&error))?.to_bytes())
+            judge(status, asked, &body.map_err(|error| later(&error))?.to_bytes())
         };
         // The connection's own result is not needed: it only transports the exchange.
         let moved = async {
@@ -107,16 +107,21 @@ impl Collector {
     pub(super) async fn take(&self, spans: &[Span]) -> Result<Taken, NotTaken> {
         let body = Bytes::from(message::request(&self.service_name, spans));
         let answer = timeout(self.timeout, self.post(body)).await;
-        answer.unwrap_or_else(|_| Err(NotTaken::Now(format!("no answer within {:?}", self.timeout))))
+        answer.unwrap_or_else(|_| Err(later(&format!("no answer within {:?}", self.timeout))))
     }
 }
 
 fn later(error: &impl ToString) -> NotTaken {
-    NotTaken::Now(error.to_string())
+    NotTaken::Now { why: error.to_string(), asked: None }
+}
+
+/// The seconds that an answer asks for (RFC 9110 §10.2.3); a date is as good as nothing, because our clock may be wrong.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// What an answer means: only these codes are worth another attempt (OTLP/HTTP response, "Retryable Response Codes").
-fn judge(status: StatusCode, body: &[u8]) -> Result<Taken, NotTaken> {
+fn judge(status: StatusCode, asked: Option<Duration>, body: &[u8]) -> Result<Taken, NotTaken> {
     match status {
         StatusCode::OK => {
             let (refused, why) = message::refused(body);
@@ -125,7 +130,7 @@ fn judge(status: StatusCode, body: &[u8]) -> Result<Taken, NotTaken> {
         StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => Err(NotTaken::Now(format!("status {status}"))),
+        | StatusCode::GATEWAY_TIMEOUT => Err(NotTaken::Now { why: format!("status {status}"), asked }),
         other => Err(NotTaken::Ever(format!("status {other}"))),
     }
 }
@@ -136,10 +141,11 @@ mod tests {
 
     #[test]
     fn some_refusals_are_for_now_and_others_for_good() {
-        let judged = |code: u16| judge(StatusCode::from_u16(code).unwrap(), b"");
+        let asked = Some(Duration::from_secs(7));
+        let judged = |code: u16| judge(StatusCode::from_u16(code).unwrap(), asked, b"");
         assert_eq!(judged(200), Ok(Taken { refused: 0, why: String::new() }));
         for code in [429, 502, 503, 504] {
-            assert!(matches!(judged(code), Err(NotTaken::Now(_))), "{code}");
+            assert!(matches!(judged(code), Err(NotTaken::Now { asked: Some(_), .. })), "{code}");
         }
         for code in [301, 400, 401, 404, 413, 415, 500] {
             assert!(matches!(judged(code), Err(NotTaken::Ever(_))), "{code}");
