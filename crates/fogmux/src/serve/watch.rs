@@ -207,7 +207,7 @@ impl Watch {
     fn look_at_contexts(&mut self, running: &Running, config: &Config, home: &Home) {
         let (before, keyring) = (contexts(config, home), &running.contexts);
         let is_changed = self.contexts.settled(&before);
-        if !is_changed && !(self.contexts.is(&before) && keyring.can_go_on()) {
+        if !(is_changed || self.contexts.is(&before) && keyring.can_go_on()) {
             return;
         }
         let fresh = oscore::read(keyring, config, &home.directory);
