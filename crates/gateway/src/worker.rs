@@ -250,6 +250,8 @@ impl WorkerContext {
             self.trace(marks, to, reader, now_us);
             marks.written(&self.delivery_times, to, now_us);
         }
+        #[cfg(not(feature = "traces"))]
+        let _ = reader;
     }
 
     #[cfg(feature = "traces")]

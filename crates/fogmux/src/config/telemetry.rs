@@ -7,7 +7,7 @@ use super::model::Config;
 use super::reader::{Findings, Reader, Section};
 use crate::callback::target::Target;
 
-/// What the gateway tells collectors.
+/// Telemetry for collectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Telemetry {
     pub(crate) traces: Traces,

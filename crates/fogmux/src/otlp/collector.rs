@@ -115,12 +115,12 @@ fn later(error: &impl ToString) -> NotTaken {
     NotTaken::Now { why: error.to_string(), asked: None }
 }
 
-/// The seconds that an answer asks for (RFC 9110 §10.2.3); a date is as good as nothing, because our clock may be wrong.
+/// The seconds that an answer asks for (RFC 9110 §10.2.3). A date counts as nothing, because our clock may be wrong.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// What an answer means: only these codes are worth another attempt (OTLP/HTTP response, "Retryable Response Codes").
+/// Judges an answer: only these codes are worth another attempt (OTLP/HTTP response, "Retryable Response Codes").
 fn judge(status: StatusCode, asked: Option<Duration>, body: &[u8]) -> Result<Taken, NotTaken> {
     match status {
         StatusCode::OK => {

@@ -184,7 +184,7 @@ mod tests {
             ["a=1", &format!("{PARENT}={own}"), "a=2", "tracestate=x=1", "Traceparent=3"]
         );
         assert_eq!(put(&[("a", "1")]), ["a=1", &format!("{PARENT}={own}")]);
-        // What was no context is none, and its state is of no trace.
+        // A context that is not valid is none, and its state is of no trace.
         assert_eq!(put(&[(PARENT, "x"), ("a", "1"), (STATE, "x=1")]), [&format!("{PARENT}={own}"), "a=1"]);
         assert_eq!(put(&[(PARENT, VALID), ("a", "1"), (PARENT, VALID)]), [&format!("{PARENT}={own}"), "a=1"]);
         assert_eq!(child.put_into(None).user, [(PARENT.into(), own.into())]);

@@ -8,7 +8,7 @@ use super::{
     span::{Operation, Parent, Span, cut},
 };
 
-/// What a delivery has to remember of its message until it is written.
+/// The part of a message that a delivery remembers until it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Traced {
     published: Context,
