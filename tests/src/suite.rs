@@ -95,8 +95,8 @@ fn chosen(cases: &[Case]) -> Vec<Case> {
     cases.iter().filter(is_chosen).copied().collect()
 }
 
-/// Runs the cases of each queue in their order, in the threads of its lanes. A case that does not end in time fails, and
-/// the others go on: its thread is left behind, and ends with the process.
+/// Runs the cases of each queue in their order, in the threads of its lanes. A case that does not end in time fails,
+/// and the others go on: its thread is left behind, and ends with the process.
 fn run_in_lanes(suite: &str, queues: Vec<Queue>, case_max: Duration) -> Outcome {
     let count: usize = queues.iter().map(|queue| queue.cases.len()).sum();
     let (say, hear) = mpsc::channel();

@@ -210,8 +210,8 @@ pub(super) fn one_request_of_xmpp() -> Result<String> {
         let is_next = body.ends_with(text.as_bytes()) && first & 0xf0 == 0x30;
         ensure!(is_next, "{number}: {first:#x} {}", String::from_utf8_lossy(&body));
         let at = 4 + body.get(1).copied().map_or(0, usize::from);
-        let id = body.get(at - 2..at).map_or([0; 2], |id| [id[0], id[1]]);
-        session.stream.write_all(&[0x40, 2, id[0], id[1]])?;
+        let id = body.get(at - 2..at).context("a packet identifier")?;
+        session.stream.write_all(&[&[0x40, 2], id].concat())?;
     }
     Ok(told)
 }

@@ -1,5 +1,5 @@
-//! What administrators are shown: certificates, refusals, where messages came from, rates by door, and the machine; and
-//! that nobody else is.
+//! The views of administrators: certificates, refusals, origins of messages, rates by door, and the machine; and that
+//! nobody else has them.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;

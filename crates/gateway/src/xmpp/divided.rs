@@ -33,7 +33,7 @@ struct Request {
     done: Done,
 }
 
-/// What was published of a request.
+/// The part of a request that was published.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// Of each item whether it was refused, and its identifier.

@@ -47,11 +47,11 @@ pub struct SystemProcessor {
 pub struct SystemMemory {
     /// All of it.
     pub total_bytes: u64,
-    /// What programs can have.
+    /// The bytes that programs can have.
     pub available_bytes: u64,
 }
 
-/// What a Raspberry Pi suffers from, in words.
+/// The conditions that a Raspberry Pi suffers from, in words.
 #[derive(Debug, Serialize)]
 pub struct Throttling {
     /// Now.

@@ -23,7 +23,8 @@ impl<M> Outbound<M> {
     /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
     /// ([MQTT-3.3.1-1]), until the window closes or `out` has `stop` bytes. `describe` returns the message of an `M`.
     /// Gives back messages that count as delivered, because they are too large for the peer's present limit
-    /// ([MQTT-3.1.2-25]). An identifier of QoS 2 among theirs is released by PUBREL, as by [`withdraw`](Self::withdraw).
+    /// ([MQTT-3.1.2-25]). An identifier of QoS 2 among theirs is released by PUBREL, as by
+    /// [`withdraw`](Self::withdraw).
     pub fn resend(
         &mut self,
         stop: usize,
