@@ -207,11 +207,11 @@ impl MqttMailbox {
             self.drop_oldest();
             displaced += 1;
         }
-        if displaced > refused {
-            self.note_lost(&kept, now);
-        }
         self.queue_bytes += cost;
         self.queue.push_back(kept);
+        if let Some(cause) = self.queue.back().filter(|_| displaced > refused) {
+            self.note_lost(cause, now);
+        }
         if qos != Qos::AtMostOnce && self.connected {
             self.note_came(cost, now);
         }
