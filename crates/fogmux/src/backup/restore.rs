@@ -80,8 +80,8 @@ fn warn_of_clock(manifest: &Manifest) {
     if behind > TOLERANCE_S {
         eprintln!(
             "fogmux: warning: the backup was made {behind} seconds after what the clock of this machine says now; set \
-             the clock before the gateway starts (timedatectl set-ntp true): until then OSCORE numbers are known not to \
-             repeat only if the old gateway ran for less than a year after the backup"
+             the clock before the gateway starts (timedatectl set-ntp true): until then OSCORE numbers are known not \
+             to repeat only if the old gateway ran for less than a year after the backup"
         );
     }
 }

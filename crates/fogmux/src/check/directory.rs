@@ -27,8 +27,8 @@ pub(super) fn judge(config: &Config, directory: &Path) -> Judged {
     match std::fs::symlink_metadata(directory.join(data::ACL)) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             judged.warnings.push(format!(
-                "{} is closed to you, so users, rules, keys, certificates and OSCORE contexts in it are not checked: use \
-                 sudo",
+                "{} is closed to you, so users, rules, keys, certificates and OSCORE contexts in it are not checked: \
+                 use sudo",
                 directory.display()
             ));
             return judged;
