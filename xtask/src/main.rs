@@ -13,6 +13,7 @@ mod foreign;
 mod fuzz;
 mod gateway;
 mod graph;
+mod library;
 mod links;
 mod peers;
 mod prose;

@@ -1,5 +1,6 @@
 //! Where things are: the root of the tree and what the tests make under `target/`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -51,4 +52,9 @@ impl Tree {
     pub(crate) fn h2spec(&self) -> PathBuf {
         self.clients().join("bin/h2spec")
     }
+}
+
+/// Whether both files are there and have the same content.
+pub(crate) fn same(left: &Path, right: &Path) -> bool {
+    matches!((fs::read(left), fs::read(right)), (Ok(left), Ok(right)) if left == right)
 }
