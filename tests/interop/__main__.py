@@ -59,7 +59,7 @@ async def run_matrix(arguments, report):
     print(report.matrix())
 
 
-PARTS = ["documents", "matrix", "scenarios", "access", "powercut", "crash", "discard", "loss"]
+PARTS = ["documents", "matrix", "scenarios", "clients", "access", "powercut", "crash", "discard", "loss"]
 
 
 async def main() -> int:
@@ -83,6 +83,9 @@ async def main() -> int:
     if "scenarios" in parts:
         from scenarios import run_scenarios
         await run_scenarios(arguments, report)
+    if "clients" in parts:
+        from mqtt_facts import run_clients
+        await run_clients(arguments, report)
     if "access" in parts:
         from access import run_access
         await run_access(arguments, report)

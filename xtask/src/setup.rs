@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 
 use anyhow::{Context, Result, bail};
 
@@ -97,6 +97,7 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
         .and_then(|()| go_install("pebble", PEBBLE, tree))
         .and_then(|()| npm(tree))
         .and_then(|()| maven(tree))
+        .and_then(|()| go(tree))
         .and_then(|()| library::peers(tree));
     finish(rust)?;
     rest
@@ -226,16 +227,25 @@ fn go_install(name: &str, path: &str, tree: &Tree) -> Result<()> {
     if tree.clients().join("bin").join(name).exists() {
         return said(name, "is there");
     }
-    if !on_path("go") {
-        bail!("{name} needs Go: install it from the distribution's golang packages and run this again");
-    }
     println!("setup: {name} by go install");
-    let mut install = command("go", &["install", path]);
-    install
-        .env("GOBIN", tree.clients().join("bin"))
-        .env("GOPATH", tree.clients().join("go"))
-        .env("GOFLAGS", "-modcacherw");
-    run(&mut install)
+    run(go_command(&["install", path], tree)?.env("GOBIN", tree.clients().join("bin")))
+}
+
+fn go_command(arguments: &[&str], tree: &Tree) -> Result<Command> {
+    if !on_path("go") {
+        bail!("some clients need Go: install it from the distribution's golang packages and run this again");
+    }
+    let mut go = command("go", arguments);
+    go.env("GOPATH", tree.clients().join("go")).env("GOFLAGS", "-modcacherw");
+    Ok(go)
+}
+
+/// A client in Go, whose sums pin it; Go looks by itself whether there is something to do.
+fn go(tree: &Tree) -> Result<()> {
+    let binary = tree.clients().join("bin/paho-golang-peer");
+    println!("setup: the Go client into {}", binary.display());
+    let mut build = go_command(&["build", "-o"], tree)?;
+    run(build.arg(&binary).arg(".").current_dir(tree.root().join("tests/interop/go")))
 }
 
 /// Installs Debian packages when there are any to install.
@@ -260,7 +270,11 @@ fn python(tree: &Tree) -> Result<()> {
     if same(&pins, &stamp)
         && succeeds(&mut command(
             tree.python(),
-            &["-c", "import aiocoap.oscore, aioquic, jwt, opentelemetry.proto, paho, schemathesis, slixmpp, zeroconf"],
+            &[
+                "-c",
+                "import aiocoap.oscore, aiomqtt, aioquic, gmqtt, jwt, opentelemetry.proto, paho, schemathesis, slixmpp, \
+                 zeroconf",
+            ],
         ))
     {
         return said("Python clients", "are there");

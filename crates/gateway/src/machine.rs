@@ -22,7 +22,7 @@ pub const THROTTLING: [(u32, &str); 4] = [
 pub struct Memory {
     /// All of it.
     pub total: u64,
-    /// What programs can have without swapping.
+    /// The part that programs can have without swapping.
     pub available: u64,
 }
 

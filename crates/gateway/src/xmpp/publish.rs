@@ -70,7 +70,7 @@ pub(super) struct Work<'e> {
     pub(super) admitted: Admitted<'e>,
 }
 
-/// What the answer to a request repeats.
+/// The parts of a request that its answer repeats.
 pub(super) struct Head<'e> {
     pub(super) id: &'e str,
     pub(super) from: Option<&'e str>,
@@ -171,8 +171,8 @@ impl Core {
         items.saturating_mul(self.ctx.worker.borrow_mut().reach(topic))
     }
 
-    /// Publishes all gathered requests as one batch, and answers each in order. What is too much for one turn is divided
-    /// if nothing that came behind the requests is handled in this one.
+    /// Publishes all gathered requests as one batch, and answers each in order. What is too much for one turn is
+    /// divided if nothing that came behind the requests is handled in this one.
     pub(super) fn publish(&mut self, works: &mut Vec<Work<'_>>, are_last: bool) {
         if works.is_empty() {
             return;
