@@ -120,7 +120,8 @@ class PahoGo(Program):
 
 class Hivemq(Program):
     name = "hivemq-mqtt-client"
-    argv = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{CLIENTS}/java/classes:{CLIENTS}/java/dependency/*", "HivemqPeer")
+    argv = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{CLIENTS}/java/classes:{CLIENTS}/java/dependency/*",
+            "HivemqPeer")
 
 
 class Rumqttc(Program):
@@ -163,8 +164,8 @@ class Mosquitto(Program):
         self.filters[name] = topic_filter, qos
         # Its grant would stay in a buffer until there is a message.
         process = await asyncio.create_subprocess_exec(
-            "stdbuf", "-oL", "mosquitto_sub", *self.addresses[name], *self.sessions[name], "-q", str(qos), "-t", topic_filter, 
-            "-d", "-F", "\x1e%q %p", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+            "stdbuf", "-oL", "mosquitto_sub", *self.addresses[name], *self.sessions[name], "-q", str(qos),
+            "-t", topic_filter, "-d", "-F", "\x1e%q %p", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
         granted = asyncio.get_running_loop().create_future()
         self.readers[name] = process, asyncio.create_task(self._listen(name, process, granted))
         await within(granted, PATIENCE)

@@ -45,7 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let connection = connections.get_mut(&name).ok_or("no such connection")?;
             carry_out(connection, &request).await
         };
-        let (session, error) = answer.map_or_else(|error| (Value::Null, json!(error.to_string())), |s| (s, Value::Null));
+        let (session, error) =
+            answer.map_or_else(|error| (Value::Null, json!(error.to_string())), |s| (s, Value::Null));
         say(&json!({ "done": request["id"], "session": session, "error": error }));
     }
     Ok(())
@@ -132,7 +133,8 @@ async fn carry_out(connection: &mut Connection, request: &Value) -> Answer {
             }
         }
         "publish" => {
-            let payloads: Vec<&str> = request["data"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let payloads: Vec<&str> =
+                request["data"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             for payload in &payloads {
                 connection.client.publish(text(request, "topic"), qos, false, (*payload).to_owned()).await?;
             }

@@ -96,7 +96,8 @@ public final class HivemqPeer {
         }
         if (request.get("will").isJsonObject()) {
             JsonObject will = request.get("will").getAsJsonObject();
-            builder = builder.willPublish().topic(will.get("topic").getAsString()).qos(MqttQos.AT_LEAST_ONCE).retain(true)
+            builder = builder.willPublish().topic(will.get("topic").getAsString())
+                    .qos(MqttQos.AT_LEAST_ONCE).retain(true)
                     .payload(bytes(will.get("data").getAsString())).applyWillPublish();
         }
         Mqtt5AsyncClient client = builder.buildAsync();
