@@ -1,6 +1,7 @@
 """aiomqtt behind the line protocol of `mqtt_programs.py`."""
 
 import asyncio
+import contextlib
 import ssl
 
 import aiomqtt
@@ -12,7 +13,7 @@ import mqtt_peer
 
 class Connection:
     def __init__(self, request, arrived):
-        self.arrived, self.session, self.reader = arrived, None, None
+        self.arrived, self.returns, self.session, self.reader = arrived, request["returns"], None, None
         properties = Properties(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = request["expiry"]
         will, transport = request["will"], request["transport"]
@@ -37,8 +38,24 @@ class Connection:
         return self.session
 
     async def _read(self):
-        async for message in self.client.messages:
-            self.arrived(message.payload, message.qos)
+        while True:
+            try:
+                async for message in self.client.messages:
+                    self.arrived(message.payload, message.qos)
+            except aiomqtt.MqttError:
+                if not self.returns:
+                    raise
+                await self._return()
+
+    async def _return(self):
+        """The client can be entered again, which is all that it does for a connection that was lost."""
+        while True:
+            await self.client.__aexit__(None, None, None)
+            # It waits for CONNACK again only after a connection that it has ended itself.
+            self.client._connected = asyncio.get_running_loop().create_future()
+            await asyncio.sleep(mqtt_peer.PAUSE_SECONDS)
+            with contextlib.suppress(aiomqtt.MqttError):
+                return await self.client.__aenter__()
 
     async def subscribe(self, topic_filter, qos):
         for code in await self.client.subscribe(topic_filter, qos):

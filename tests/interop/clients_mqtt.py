@@ -21,7 +21,8 @@ class Connection:
     """One paho client on its own network thread, its callbacks turned into futures of the test's loop."""
 
     def __init__(self, gateway, version, transport, client_id=None, clean=True, expiry=None, user=None, will=None,
-                 credential=NOBODY):
+                 credential=NOBODY, returns=False):
+        """`returns` has the network thread connect again when the connection is lost."""
         self.gateway, self.version, self.transport = gateway, version, transport
         self.loop = asyncio.get_running_loop()
         self.client_id = client_id or f"paho-{uuid.uuid4().hex[:12]}"
@@ -35,7 +36,7 @@ class Connection:
         extra = {} if five else {"clean_session": clean}
         self.client = paho.Client(
             paho.CallbackAPIVersion.VERSION2, self.client_id, protocol=version,
-            transport="websockets" if transport in (WS, WSS) else "tcp", reconnect_on_failure=False, **extra)
+            transport="websockets" if transport in (WS, WSS) else "tcp", reconnect_on_failure=returns, **extra)
         if transport in (WS, WSS):
             self.client.ws_set_options(path="/mqtt")
         if transport in (TLS, WSS):

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 
 import gmqtt
+from gmqtt.mqtt.constants import UNLIMITED_RECONNECTS
 from gmqtt.storage import PersistentStorage
 
 import mqtt_peer
@@ -19,7 +20,8 @@ class Connection:
             request["client"], clean_session=not request["expiry"], persistent_storage=self.unacknowledged,
             will_message=gmqtt.Message(will["topic"], will["data"], qos=1, retain=True) if will else None,
             session_expiry_interval=request["expiry"])
-        self.client.set_config({"reconnect_retries": 0, "reconnect_delay": 0})
+        retries = UNLIMITED_RECONNECTS if request["returns"] else 0
+        self.client.set_config({"reconnect_retries": retries, "reconnect_delay": mqtt_peer.PAUSE_SECONDS})
         self.client.on_connect = self._connected
         self.client.on_subscribe = self._granted
 

@@ -10,8 +10,10 @@ from client import PATIENCE, Refused
 from clients_coap import Aiocoap
 from clients_mqtt import TCP, Connection
 from gateway import Gateway
+from mqtt_peer import PAUSE_SECONDS
 from mqtt_programs import PROGRAMS
 from patience import within
+from relay import Relay
 from scenarios import HttpDoor, Unmet, expect, require, until
 
 MESSAGES = 40
@@ -97,10 +99,20 @@ class Table:
             await asyncio.gather(*(self.check(program, "its session resumes after SIGTERM", resume(
                 program, gateway, "before SIGTERM")) for program in programs))
             await absent(programs, gateway, "before kill -9")
+            returning = [program for program in programs if program.returns_amid_qos2]
+            for program in programs:
+                if program not in returning:
+                    print(f"  {labelled(program)}: it connects again: not amid QoS 2", flush=True)
+            flow = await Flow.begin(returning, gateway)
+            flow.relay.hold()
             await gateway.kill()
         async with Gateway(self.binary, data=self.data) as gateway:
+            await flow.go_on(gateway)
             await asyncio.gather(*(self.check(program, "its session resumes after kill -9", resume(
                 program, gateway, "before kill -9")) for program in programs))
+            await asyncio.gather(*(self.check(program, "it connects again, and lacks nothing of QoS 2",
+                                              flow.judge(program)) for program in returning))
+            await flow.end()
 
     async def will(self, program, gateway):
         topic = f"will/{program.name}"
@@ -214,6 +226,55 @@ async def resume(program, gateway, word):
     await holds("what comes after", lambda: END in of(2), got)
     expect("of QoS 2, once each", of(2), [*numbered(word), END])
     await program.close("stays")
+
+
+class Flow:
+    """Messages of QoS 2 that are under way to clients when the gateway is killed; they connect again by themselves."""
+
+    @classmethod
+    async def begin(cls, programs, gateway):
+        """Returns in the midst of it."""
+        self = cls()
+        self.relay = await Relay(gateway).__aenter__()
+        for program in programs:
+            await program.open("returns", self.relay, f"{program.name}-returns", expiry=SESSION_SECONDS, returns=True)
+            await program.subscribe("returns", f"returns/{program.name}", 2)
+        publisher = Connection(self.relay, paho.MQTTv5, TCP, client_id="flow", clean=False, expiry=SESSION_SECONDS,
+                               returns=True)
+        publisher.client.reconnect_delay_set(PAUSE_SECONDS, PAUSE_SECONDS)
+        await publisher.open()
+        self.publisher, self.programs, self.sent = publisher, programs, []
+        self.send(numbered("flow"))
+
+        async def half():
+            return len(publisher.early) > len(self.sent) // 2
+        await until("half of the flow", half)
+        return self
+
+    def send(self, payloads):
+        self.sent += [self.publisher.client.publish(f"returns/{program.name}", payload, 2)
+                      for payload in payloads for program in self.programs]
+
+    async def go_on(self, gateway):
+        self.relay.gateway.set_result(gateway)
+
+        async def every():
+            return all(one.mid in self.publisher.early for one in self.sent)
+        await until("the publisher has every acknowledgement", every)
+        # Only now: a message that paho is given while it has no connection overtakes others.
+        self.send([END])
+        await until("the publisher has the last acknowledgement", every)
+
+    async def judge(self, program):
+        got = program.got["returns"]
+        await holds("all of them", lambda: {END, *numbered("flow")} <= {payload for payload, _ in got}, got)
+        if program.keeps_identifiers:
+            expect("once each", got, [(payload, 2) for payload in [*numbered("flow"), END]])
+
+    async def end(self):
+        await self.publisher.close()
+        await asyncio.gather(*(program.close("returns") for program in self.programs))
+        await self.relay.__aexit__()
 
 
 async def run_clients(arguments, report):

@@ -5,6 +5,9 @@ import importlib.metadata
 import json
 import sys
 
+PAUSE_SECONDS = 0.2
+"""Between two attempts of a client that connects again by itself."""
+
 
 def say(**line):
     print(json.dumps(line), flush=True)

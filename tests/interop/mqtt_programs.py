@@ -1,10 +1,11 @@
 """Eight clients of MQTT by others, each a process that holds connections and can be killed.
 
 All but mosquitto's speak JSON lines. In: `{"id": N, "do": "open", "name": NAME, "transport": "tcp" | "tls" | "ws",
-"host", "port", "ca", "client": IDENTIFIER, "expiry": SECONDS, "will": {"topic", "data"} | null}` (a clean start where
-nothing is to expire), `"do": "subscribe"` with `filter` and `qos`, `"do": "publish"` with `topic`, `qos` and a list of
-payloads `data`, `"do": "close"`. Out: `{"ready": true, "version"}` at first, `{"done": N, "error", "session"}` once the
-gateway has acknowledged, `{"name", "data", "qos"}` for a message."""
+"host", "port", "ca", "client": IDENTIFIER, "expiry": SECONDS, "will": {"topic", "data"} | null, "returns": BOOLEAN}` (a
+clean start where nothing is to expire; with `returns` it connects again by itself), `"do": "subscribe"` with `filter`
+and `qos`, `"do": "publish"` with `topic`, `qos` and a list of payloads `data`, `"do": "close"`. Out: `{"ready": true,
+"version"}` at first, `{"done": N, "error", "session"}` once the gateway has acknowledged, `{"name", "data", "qos"}` for
+a message."""
 
 import asyncio
 import itertools
@@ -30,6 +31,10 @@ class Program:
     has_websocket = True
     shows_session = True
     """Whether the client says what CONNACK says of the session."""
+    keeps_identifiers = True
+    """Whether the client knows in its next connection which messages of QoS 2 it has had ([MQTT-4.3.3-10])."""
+    returns_amid_qos2 = True
+    """Whether the client can go on with messages of QoS 2 that were under way in its last connection."""
     argv: tuple[str, ...] = ()
 
     def __init__(self):
@@ -82,11 +87,12 @@ class Program:
             raise Refused(f"{do}: {answer['error']}")
         return answer["session"]
 
-    async def open(self, name, gateway, client, transport="tcp", ca=None, expiry=0, will=None) -> bool | None:
+    async def open(self, name, gateway, client, transport="tcp", ca=None, expiry=0, will=None,
+                   returns=False) -> bool | None:
         """Whether there was a session."""
         host, port = gateway.mqtt_address(transport)
         return await self._ask("open", name, transport=transport, host=host, port=port, ca=ca or gateway.ca,
-                               client=client, expiry=expiry, will=will)
+                               client=client, expiry=expiry, will=will, returns=returns)
 
     async def subscribe(self, name, topic_filter, qos):
         await self._ask("subscribe", name, filter=topic_filter, qos=qos)
@@ -108,6 +114,7 @@ class Aiomqtt(Program):
 
 class Gmqtt(Program):
     name, argv, has_websocket = "gmqtt", (sys.executable, str(HERE / "gmqtt_peer.py")), False
+    keeps_identifiers = False
 
 
 class MqttJs(Program):
@@ -125,13 +132,19 @@ class Hivemq(Program):
 
 
 class Rumqttc(Program):
+    """It forgets with a connection which messages of QoS 2 it has had, closes the next one for a PUBREL of one of
+    them ("Unsolicited"), and so on."""
+
     name, argv = "rumqttc", (str(CLIENTS / "rust/debug/fogmux-interop-mqtt"),)
+    returns_amid_qos2 = False
 
 
 class Mosquitto(Program):
-    """mosquitto_sub for each connection that subscribes, mosquitto_pub for each that publishes."""
+    """mosquitto_sub for each connection that subscribes, mosquitto_pub for each that publishes. A new connection's
+    Receive Maximum is full for it with what it had of the one before (§4.9), and it ends with "network protocol error".
+    """
 
-    name, has_websocket, shows_session = "mosquitto-clients", False, False
+    name, has_websocket, shows_session, returns_amid_qos2 = "mosquitto-clients", False, False, False
 
     async def __aenter__(self):
         _, out, _ = await run("mosquitto_sub", "--version")
@@ -146,7 +159,8 @@ class Mosquitto(Program):
         for name in list(self.readers):
             await self._end(name, signal.SIGKILL)
 
-    async def open(self, name, gateway, client, transport="tcp", ca=None, expiry=0, will=None):
+    async def open(self, name, gateway, client, transport="tcp", ca=None, expiry=0, will=None,
+                   returns=False):
         host, port = gateway.mqtt_address(transport)
         authority = ["--cafile", ca or gateway.ca] if transport == "tls" else []
         self.addresses[name] = ["-h", host, "-p", str(port), "-V", "mqttv5", *authority]
@@ -165,7 +179,8 @@ class Mosquitto(Program):
         # Its grant would stay in a buffer until there is a message.
         process = await asyncio.create_subprocess_exec(
             "stdbuf", "-oL", "mosquitto_sub", *self.addresses[name], *self.sessions[name], "-q", str(qos),
-            "-t", topic_filter, "-d", "-F", "\x1e%q %p", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+            "-t", topic_filter, "-d", "-F", "\x1e%q %p",
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
         granted = asyncio.get_running_loop().create_future()
         self.readers[name] = process, asyncio.create_task(self._listen(name, process, granted))
         await within(granted, PATIENCE)

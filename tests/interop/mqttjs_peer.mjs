@@ -9,9 +9,9 @@ const say = (object) => process.stdout.write(JSON.stringify(object) + "\n");
 const connections = new Map();
 const SCHEMES = { tcp: "mqtt", tls: "mqtts", ws: "ws" };
 
-function open({ name, transport, host, port, ca, client, expiry, will }) {
+function open({ name, transport, host, port, ca, client, expiry, will, returns }) {
   const connection = mqtt.connect(`${SCHEMES[transport]}://${host}:${port}/mqtt`, {
-    clientId: client, protocolVersion: 5, reconnectPeriod: 0, clean: expiry === 0,
+    clientId: client, protocolVersion: 5, reconnectPeriod: returns ? 200 : 0, clean: expiry === 0,
     properties: { sessionExpiryInterval: expiry }, ca: readFileSync(ca),
     will: will ? { topic: will.topic, payload: Buffer.from(will.data), qos: 1, retain: true } : undefined,
   });

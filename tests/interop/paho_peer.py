@@ -17,7 +17,8 @@ class Connection:
             "topic": request["will"]["topic"], "payload": request["will"]["data"], "qos": 1, "retain": True}
         self.client = clients_mqtt.Connection(
             gateway, paho.MQTTv5, request["transport"], client_id=request["client"], clean=not request["expiry"],
-            expiry=request["expiry"], will=will)
+            expiry=request["expiry"], will=will, returns=request["returns"])
+        self.client.client.reconnect_delay_set(mqtt_peer.PAUSE_SECONDS, mqtt_peer.PAUSE_SECONDS)
         self.client.on_message = lambda message: arrived(message.payload, message.qos)
 
     async def open(self):

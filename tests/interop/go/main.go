@@ -18,6 +18,9 @@ import (
 	"github.com/eclipse/paho.golang/paho"
 )
 
+// pause is between two attempts of a client that connects again by itself.
+const pause = 200 * time.Millisecond
+
 // patience is how long an answer of the gateway may take on a busy machine.
 const patience = 60 * time.Second
 
@@ -31,6 +34,7 @@ type request struct {
 	Transport, Host, Ca, Client string
 	Port                        int
 	Expiry                      uint32
+	Returns                     bool
 	Will                        *will
 	Filter, Topic               string
 	Data                        []string
@@ -124,7 +128,7 @@ func carryOut(asked request) (bool, error) {
 	}
 }
 
-// open connects once: a connection that is lost, or refused, is not tried again.
+// open connects; a connection that is refused is not tried again.
 func open(ctx context.Context, asked request) (bool, error) {
 	address, err := url.Parse(fmt.Sprintf("%s://%s:%d/mqtt", asked.Transport, asked.Host, asked.Port))
 	if err != nil {
@@ -145,9 +149,13 @@ func open(ctx context.Context, asked request) (bool, error) {
 		CleanStartOnInitialConnection: asked.Expiry == 0,
 		SessionExpiryInterval:         asked.Expiry,
 		OnConnectionUp: func(_ *autopaho.ConnectionManager, connack *paho.Connack) {
-			up <- connack.SessionPresent
+			select {
+			case up <- connack.SessionPresent:
+			default:
+			}
 		},
-		OnConnectionDown: func() bool { return false },
+		OnConnectionDown: func() bool { return asked.Returns },
+		ReconnectBackoff: autopaho.NewConstantBackoff(pause),
 		OnConnectError: func(err error) {
 			select {
 			case refused <- err:

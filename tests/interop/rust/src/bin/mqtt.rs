@@ -1,5 +1,4 @@
-//! rumqttc behind the line protocol of `mqtt_programs.py`. A lost connection ends the program's use of it: nothing is
-//! tried again.
+//! rumqttc behind the line protocol of `mqtt_programs.py`.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -20,6 +19,8 @@ use tokio::sync::mpsc;
 type Answer = Result<Value, Box<dyn Error>>;
 
 const PATIENCE_SECONDS: u64 = 60;
+/// Between two attempts of a client that connects again by itself.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Requests of one connection wait for each other, so the next acknowledgement is the one that is waited for.
 struct Connection {
@@ -80,7 +81,8 @@ async fn open(request: &Value) -> Result<(Connection, bool), Box<dyn Error>> {
     }
     let (client, events) = AsyncClient::new(options, 100);
     let (said, mut answers) = mpsc::unbounded_channel();
-    tokio::spawn(listen(events, text(request, "name").to_owned(), said));
+    let returns = request["returns"] == true;
+    tokio::spawn(listen(events, text(request, "name").to_owned(), returns, said));
     match answers.recv().await.ok_or("the connection has ended")?? {
         Packet::ConnAck(connack) => Ok((Connection { client, answers }, connack.session_present)),
         other => Err(format!("{other:?} instead of CONNACK").into()),
@@ -97,7 +99,12 @@ fn trust(file: &str) -> Result<TlsConfiguration, Box<dyn Error>> {
 }
 
 /// Prints messages, and hands on what acknowledges something.
-async fn listen(mut events: EventLoop, name: String, said: mpsc::UnboundedSender<Result<Packet, String>>) {
+async fn listen(
+    mut events: EventLoop,
+    name: String,
+    returns: bool,
+    said: mpsc::UnboundedSender<Result<Packet, String>>,
+) {
     loop {
         let answer = match events.poll().await {
             Ok(Event::Incoming(Packet::Publish(message))) => {
@@ -109,6 +116,10 @@ async fn listen(mut events: EventLoop, name: String, said: mpsc::UnboundedSender
                 packet @ (Packet::ConnAck(_) | Packet::SubAck(_) | Packet::PubAck(_) | Packet::PubComp(_)),
             )) => Ok(packet),
             Ok(_) => continue,
+            Err(_) if returns => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
             Err(error) => Err(error.to_string()),
         };
         let is_end = answer.is_err();

@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 
 /** HiveMQ's MQTT client behind the line protocol of {@code mqtt_programs.py}. */
 public final class HivemqPeer {
@@ -99,6 +100,10 @@ public final class HivemqPeer {
             builder = builder.willPublish().topic(will.get("topic").getAsString())
                     .qos(MqttQos.AT_LEAST_ONCE).retain(true)
                     .payload(bytes(will.get("data").getAsString())).applyWillPublish();
+        }
+        if (request.get("returns").getAsBoolean()) {
+            builder = builder.automaticReconnect().initialDelay(200, TimeUnit.MILLISECONDS)
+                    .maxDelay(200, TimeUnit.MILLISECONDS).applyAutomaticReconnect();
         }
         Mqtt5AsyncClient client = builder.buildAsync();
         // Before CONNACK: the messages of a session follow it at once.
