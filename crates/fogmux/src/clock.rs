@@ -20,8 +20,8 @@ pub(crate) fn newest(store: &Path) -> Option<Duration> {
 
 /// Returns whether a certificate of the gateway's own that is valid from a moment on (since 1970) is only not valid yet
 /// because the clock is in the past: there was no gateway at that time, or the store was written later than that, and
-/// long after the certificate was made. If it was made by a clock that was ahead, and has been set back since, the store
-/// was not.
+/// long after the certificate was made. If it was made by a clock that was ahead, and has been set back since, the
+/// store was not.
 pub(crate) fn is_behind(now: Duration, valid_from: Duration, store: &Path) -> bool {
     let has_run = || newest(store).is_some_and(|newest| newest > now + TOLERANCE && newest > valid_from + PROVEN);
     now < valid_from && (!pki::is_believable(UNIX_EPOCH + now) || has_run())

@@ -1,5 +1,5 @@
-//! Parts of a gateway, besides listeners, that are not in service yet although nothing is wrong with them: they wait for
-//! something that comes by itself, such as the time.
+//! Parts of a gateway, besides listeners, that are not in service yet although nothing is wrong with them: they wait
+//! for something that comes by itself, such as the time.
 
 use std::sync::{Mutex, PoisonError};
 

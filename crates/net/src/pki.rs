@@ -51,7 +51,8 @@ const CA_VALIDITY: Duration = DAY.saturating_mul(3650);
 const SERVER_VALIDITY: Duration = DAY.saturating_mul(820);
 /// A server certificate with less than this left is replaced at the next start.
 const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
-/// 2026-11-01, before the first release: a clock before this is one of a machine without a battery, and is not believed.
+/// 2026-11-01, before the first release: a clock before this is one of a machine without a battery, and is not
+/// believed.
 const EARLIEST: Duration = Duration::from_secs(1_793_491_200);
 
 /// Where everything is.

@@ -1,5 +1,5 @@
-//! `fogmux check` refuses what a reload refuses, also in files of the data directory that no key names: `systemctl reload`
-//! runs one before the other.
+//! `fogmux check` refuses what a reload refuses, also in files of the data directory that no key names: `systemctl
+//! reload` runs one before the other.
 
 use std::fs;
 use std::path::Path;

@@ -218,7 +218,8 @@ impl Keyring {
         Ok(())
     }
 
-    /// Makes contexts, when it is on the disk that they are in use. Those that have no numbers yet are returned as well.
+    /// Makes contexts, when it is on the disk that they are in use. Those that have no numbers yet are returned as
+    /// well.
     fn make(&self, files: &[ContextFile], path: &Path) -> Result<Made, Box<dyn Error>> {
         let lock = match self.disk.journal.get() {
             Some(_) => None,

@@ -1,9 +1,9 @@
 //! Contexts of a backup: where their numbers begin on the machine that it is restored on.
 //!
 //! A Partial IV must never be used twice with a key (RFC 8613 §7.2.1), and nobody tells the backup how many the gateway
-//! used after it. The clock does, if it is right. If it is in the past, the time of the backup and the numbers that were
-//! reserved by then do, as long as the gateway did not go on for longer than [`MARGIN`]. What two machines restore from
-//! one backup is kept apart by chance only: neither knows of the other.
+//! used after it. The clock does, if it is right. If it is in the past, the time of the backup and the numbers that
+//! were reserved by then do, as long as the gateway did not go on for longer than [`MARGIN`]. What two machines restore
+//! from one backup is kept apart by chance only: neither knows of the other.
 
 use std::{io, path::Path, time::Duration};
 
@@ -16,7 +16,8 @@ use super::{
 
 /// Numbers that the gateway may have used since the backup: those of a year.
 const MARGIN: u64 = PER_SECOND * 366 * 86_400;
-/// The part of all numbers that are left over which the beginnings of restored contexts are spread: 6 * 10^10 of them in
+/// The part of all numbers that are left over which the beginnings of restored contexts are spread: 6 * 10^10 of them
+/// in
 /// 2026. Two machines that use 10^6 numbers in all meet with a probability of 1 in 60 000. After twenty restores, each of
 /// the one before, two fifths of the numbers are left, on average.
 const SHARE: u64 = 16;
