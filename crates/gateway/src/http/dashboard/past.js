@@ -25,8 +25,8 @@ export const noted = (past, entry, isShown) => [...(past ?? []),
 
 const clock = text => {
   const date = new Date(text);
-  const thousandths = String(date.getMilliseconds()).padStart(3, '0');
-  return Number.isNaN(date.getTime()) ? '' : `${date.toLocaleTimeString()}.${thousandths}`;
+  const parts = { hour: 'numeric', minute: '2-digit', second: '2-digit', fractionalSecondDigits: 3 };
+  return Number.isNaN(date.getTime()) ? '' : date.toLocaleTimeString(undefined, parts);
 };
 
 // The plot of the numbers, if there are two, and the list, the newest first.

@@ -41,8 +41,8 @@ export function overview(main) {
       card('Retained', number(s.retained.count), bytes(s.retained.bytes)),
       card('Subscriptions', number(s.subscriptions.count),
         `${number(s.sessions)} MQTT sessions, ${number(s.sessions_away)} away`));
-    const columns = [{ name: 'Door' }, ...['Connections', 'Messages in', 'Bytes in', 'Bytes out', 'Accepted',
-      'Turned away', 'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
+    const columns = [{ name: 'Door' }, ...['Open', 'Messages in', 'Bytes in', 'Bytes out', 'Accepted',
+      'Rejected', 'Logins refused', 'Actions refused', 'Faulty', 'Too slow'].map(name => ({ name, number: true }))];
     const flow = (door, index, name) => (seconds > 0
       ? `${bytes(Math.max(0, door[name] - before.status.doors[index][name]) / seconds)}/s` : bytes(door[name]));
     const came = (door, index) => (seconds > 0
