@@ -18,9 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const RULES: &str = "[[allow]]\nuser = [\"admin\", \"bob\"]\nboth = \"#\"\n[[allow]]\nuser = \"admin\"\n\
                      both = \"$fogmux/admin\"\n[[deny]]\nuser = \"bob\"\nwrite = \"closed/#\"\n";
 
+/// Where nobody is anonymous: a visitor on this machine would be an administrator.
 fn start() -> Result<Gateway> {
-    let users = file(&["admin", "bob"]);
-    Gateway::start_as(Plan { files: &[("users.toml", &users), ("acl.toml", RULES)], ..Plan::default() })
+    let (users, settings) = (file(&["admin", "bob"]), ["listeners.http.anonymous=false"]);
+    let files = [("users.toml", &*users), ("acl.toml", RULES)];
+    Gateway::start_as(Plan { settings: &settings, files: &files, ..Plan::default() })
 }
 
 fn get(gateway: &Gateway, path: &str) -> Result<Value> {
