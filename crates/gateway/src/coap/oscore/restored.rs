@@ -17,9 +17,8 @@ use super::{
 /// Numbers that the gateway may have used since the backup: those of a year.
 const MARGIN: u64 = PER_SECOND * 366 * 86_400;
 /// The part of all numbers that are left over which the beginnings of restored contexts are spread: 6 * 10^10 of them
-/// in
-/// 2026. Two machines that use 10^6 numbers in all meet with a probability of 1 in 60 000. After twenty restores, each of
-/// the one before, two fifths of the numbers are left, on average.
+/// in 2026. Two machines that use 10^6 numbers in all meet with a probability of 1 in 60 000. After twenty restores,
+/// each of the one before, two fifths of the numbers are left, on average.
 const SHARE: u64 = 16;
 
 /// The numbers of a backup's contexts, as far as it knows them.
