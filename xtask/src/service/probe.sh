@@ -28,6 +28,7 @@ job() {
     echo "job $id: $(echo "$ended" | field command): $(echo "$ended" | field state)"
 }
 
+grep -q ' /dev .* - tmpfs ' /proc/self/mountinfo || fail "the devices are those of this machine"
 [ "$(systemctl is-active fogmux)" = active ] || fail "the gateway is not started"
 pid=$(systemctl show --property=MainPID --value fogmux)
 grep -Eq '^Seccomp:[[:space:]]2$' "/proc/$pid/status" || fail "no filter of system calls"

@@ -10,7 +10,11 @@ mkdir -p "$root"
 mount -t tmpfs -o mode=755 none "$root"
 cd "$root"
 mkdir usr etc var run tmp dev proc sys root old upper work var/lib var/log var/tmp
+# A file system of its own: else systemd mounts the kernel's devtmpfs there, which is this machine's /dev.
+mount -t tmpfs -o mode=755 none dev
 mkdir -p etc/systemd/system etc/fogmux dev/shm
+# PrivateDevices= wants it.
+ln -s pts/ptmx dev/ptmx
 chmod 1777 tmp var/tmp
 for name in bin sbin lib lib32 lib64 libx32; do
     if [ -L "/$name" ]; then cp -P "/$name" .; fi

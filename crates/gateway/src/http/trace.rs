@@ -38,24 +38,20 @@ pub(super) fn take(
     Some(Arc::new(with))
 }
 
-/// Adds the context of a message to the answer that has it.
+/// Adds the context of a message to the answer that has it: a parent of version 00 and a bounded state, however many
+/// properties of these names the message has.
 pub(super) fn put(ctx: &HttpContext, message: &Message, mut response: Response<Payload>) -> Response<Payload> {
     let Some(properties) = message.properties.as_deref().filter(|_| ctx.shared.traces.is_some()) else {
         return response;
     };
-    if Context::of(properties).is_none() {
-        return response;
-    }
+    let Some(context) = Context::of(properties) else { return response };
     let headers = response.headers_mut();
-    for (name, value) in &properties.user {
-        let field = match &**name {
-            PARENT => PARENT_FIELD,
-            STATE => STATE_FIELD,
-            _ => continue,
-        };
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.append(field, value);
-        }
+    if let Ok(parent) = HeaderValue::from_str(&context.to_text()) {
+        headers.insert(PARENT_FIELD, parent);
+    }
+    let states = properties.user.iter().filter(|(name, _)| **name == *STATE).map(|(_, value)| &**value);
+    if let Some(Ok(state)) = bounded(states).map(|state| HeaderValue::from_str(&state)) {
+        headers.insert(STATE_FIELD, state);
     }
     response
 }

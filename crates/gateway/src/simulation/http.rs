@@ -100,7 +100,7 @@ pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random
         match status {
             // 404: there is nothing to delete.
             Some(200..=299 | 404) => ledger.settle(id, Fate::Accepted),
-            Some(503 | 429) => ledger.settle(id, Fate::Refused),
+            Some(503 | 507 | 429) => ledger.settle(id, Fate::Refused),
             Some(status) => ledger.fault(format!("{method} was answered with {status}")),
             None => wire = Wire::open(&world),
         }

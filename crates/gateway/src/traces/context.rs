@@ -56,7 +56,7 @@ impl Context {
     }
 
     /// As a `traceparent` of version 00.
-    pub(super) fn to_text(self) -> Box<str> {
+    pub(crate) fn to_text(self) -> Box<str> {
         let flags = if self.sampled { SAMPLED } else { 0 };
         format!("00-{}-{}-{flags:02x}", self.trace, self.span).into()
     }

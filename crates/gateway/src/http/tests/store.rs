@@ -39,7 +39,7 @@ fn each_line_of_a_batch_has_the_result_of_its_own_commit() {
             let (line, status) = match number % 5 {
                 0 => ("{\"topic\":\"live\"}", 202),
                 1 => ("{\"topic\":\"#\"}", 400),
-                2 => ("{\"topic\":\"2\",\"retain\":true}", 503),
+                2 => ("{\"topic\":\"2\",\"retain\":true}", 507),
                 _ => ("{\"topic\":\"1\",\"retain\":true,\"payload\":\"x\"}", 202),
             };
             body.push_str(line);
