@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use super::access::{ADMIN, send};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Both users may do everything but what is denied, and only the administrator may look.
+/// Both users may do everything but what is denied, and only the administrator may look. Without the rules for the
+/// others, everybody on this machine may, where anonymous clients are admitted.
 const RULES: &str = "[[allow]]\nuser = [\"admin\", \"bob\"]\nboth = \"#\"\n[[allow]]\nuser = \"admin\"\n\
-                     both = \"$fogmux/admin\"\n[[deny]]\nuser = \"bob\"\nwrite = \"closed/#\"\n";
+                     both = \"$fogmux/admin\"\n[[deny]]\nuser = \"bob\"\nwrite = \"closed/#\"\n\
+                     [[deny]]\nuser = \"bob\"\nboth = \"$fogmux/#\"\n[[deny]]\nanonymous = true\nboth = \"$fogmux/#\"\n";
 
-/// Where nobody is anonymous: a visitor on this machine would be an administrator.
 fn start() -> Result<Gateway> {
-    let (users, settings) = (file(&["admin", "bob"]), ["listeners.http.anonymous=false"]);
-    let files = [("users.toml", &*users), ("acl.toml", RULES)];
-    Gateway::start_as(Plan { settings: &settings, files: &files, ..Plan::default() })
+    let users = file(&["admin", "bob"]);
+    Gateway::start_as(Plan { files: &[("users.toml", &users), ("acl.toml", RULES)], ..Plan::default() })
 }
 
 fn get(gateway: &Gateway, path: &str) -> Result<Value> {

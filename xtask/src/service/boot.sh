@@ -15,5 +15,5 @@ clean() {
 trap clean EXIT
 trap 'exit 143' TERM INT HUP
 # The limit ends unshare, that systemd, and this stays to clean up.
-sh -euc 'echo $$ > "$0/cgroup.procs"; exec timeout --signal=KILL "$PATIENCE" unshare --pid --mount --propagation private --uts --ipc --net --cgroup \
-    --fork --kill-child sh -eu "$@"' "$cgroup" "$1/root.sh" "$@"
+sh -euc 'echo $$ > "$0/cgroup.procs"; exec timeout --signal=KILL "$PATIENCE" unshare --pid --mount --uts --ipc --net \
+    --cgroup --propagation private --fork --kill-child sh -eu "$@"' "$cgroup" "$1/root.sh" "$@"
