@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::home;
+use crate::regular;
 
 const USERS: &str = "users";
 const ACL: &str = "access rules";
@@ -132,7 +133,8 @@ impl Kept {
 /// Refuses to start without files that were there when the gateway ran last.
 pub(crate) fn check_start(config: &Config, directory: &Path) -> Result<(), Failure> {
     let list = directory.join(data::IN_USE);
-    let text = match std::fs::read_to_string(&list) {
+    let read = regular::check_if_there(&list).and_then(|()| std::fs::read_to_string(&list));
+    let text = match read {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Failure::io(list.display(), &error)),

@@ -138,9 +138,10 @@ impl Export {
                 Ok(Taken { refused, why }) => {
                     spans.exported.add(length.saturating_sub(refused));
                     spans.dropped_refused.add(refused.min(length));
+                    let was_told = std::mem::take(&mut self.told);
                     if refused > 0 && self.is_news() {
                         tracing::warn!("the collector of telemetry.traces.endpoint refused {refused} spans: {why:?}");
-                    } else if self.failures > 0 && std::mem::take(&mut self.told) {
+                    } else if self.failures > 0 && was_told {
                         tracing::info!("the collector takes spans again");
                     }
                     (self.failures, self.asked) = (0, Duration::ZERO);
@@ -159,9 +160,9 @@ impl Export {
         }
     }
 
-    /// Notes a failure. The first is logged; those that follow say nothing new.
+    /// Notes a failure. One of an outage is logged, the first unless something was said of the collector just before.
     fn failed(&mut self, why: &str, then: &str) {
-        if self.failures == 0 && self.is_news() {
+        if !self.told && self.is_news() {
             self.told = true;
             tracing::warn!("the collector of telemetry.traces.endpoint does not take spans: {why}; {then}");
         }

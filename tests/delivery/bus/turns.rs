@@ -188,7 +188,7 @@ pub(super) fn one_request_of_xmpp() -> Result<String> {
     };
     let item = |number: usize| format!("<item id='i{number}'><a xmlns='b'>{number}</a></item>");
     let many = request("many", &(0..ITEMS).map(item).collect::<String>());
-    let flood = many + &request("one", &item(ITEMS));
+    let flood = many.clone() + &request("one", &item(ITEMS));
     let (config, address) = (tls::config(gateway.ca())?, gateway.address("xmpp")?);
     let told = rounds(&mut gateway, || {
         let mut session = Session::over(tcp::connect(address)?, &config, Via::Plain)?;
@@ -203,6 +203,7 @@ pub(super) fn one_request_of_xmpp() -> Result<String> {
             Ok(())
         }))
     })?;
+    goes_first(&gateway, &config, address, &many)?;
     let mut session = open_session(&gateway, "absent-0")?;
     for number in 0..=ITEMS {
         let (first, body) = session.read()?;
@@ -214,6 +215,29 @@ pub(super) fn one_request_of_xmpp() -> Result<String> {
         session.stream.write_all(&[&[0x40, 2], id].concat())?;
     }
     Ok(told)
+}
+
+/// A client that closes its stream, or is gone, behind a request has everything of it published; the one that waits is
+/// answered.
+fn goes_first(
+    gateway: &Gateway,
+    config: &std::sync::Arc<rustls::ClientConfig>,
+    address: std::net::SocketAddr,
+    request: &str,
+) -> Result<()> {
+    let published = || anyhow::Ok(gateway.metrics()?.get("fogmux_bus_published_total").copied().unwrap_or_default());
+    for waits in [true, false] {
+        let before = published()?;
+        let mut session = Session::over(tcp::connect(address)?, config, Via::Plain)?;
+        session.send(&format!("{request}</stream:stream>"))?;
+        if waits {
+            let answers = session.until("</stream:stream>")?;
+            ensure!(answers.matches("<item id='i").count() == 64, "{answers}");
+        }
+        drop(session);
+        gateway.wait_metric("fogmux_bus_published_total", tcp::PATIENCE, |count| count >= before + 64.0)?;
+    }
+    Ok(())
 }
 
 /// A batch that takes many turns is acknowledged and delivered in its order, also if its client goes at once.

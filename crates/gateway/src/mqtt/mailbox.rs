@@ -122,6 +122,7 @@ impl MqttMailbox {
     /// Returns how many messages were dropped, because the store had not taken them.
     pub(super) fn resume(&mut self, config: OutboundConfig, now: Timestamp) -> u32 {
         self.outbound.resume(config);
+        self.give_up_too_large(now);
         self.out = Vec::new();
         self.marks.clear();
         // They have waited for the client, which says nothing about the gateway.

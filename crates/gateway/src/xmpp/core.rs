@@ -176,7 +176,10 @@ impl Core {
             }
             self.handle_all(&stanzas);
             stanzas.drain(..).for_each(|stanza| spare.recycle(stanza));
-            self.out.append(&mut tail);
+            match self.divided_mut() {
+                Some(divided) => divided.tail.append(&mut tail),
+                None => self.out.append(&mut tail),
+            }
             let has_worked = reads >= READS_PER_TURN || self.deliveries.are_enough() || self.divided().is_some();
             if !ended && (self.out.len() >= OUT_BYTES_HIGH || has_worked) {
                 self.stopped = used < bytes.len();

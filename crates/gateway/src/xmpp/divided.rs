@@ -10,7 +10,7 @@ use super::{
     core::Core,
     publish::{Head, Work},
 };
-use crate::turn::Deliveries;
+use crate::turn::{self, Deliveries};
 
 /// See the module.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Divided {
     /// The items that are not published, in their order. They were admitted with their requests.
     messages: Vec<Arc<Message>>,
     requests: VecDeque<Request>,
+    /// Output of the machine that follows the answers: of input that came behind the requests and was read with them.
+    pub(super) tail: Vec<u8>,
 }
 
 /// A request that is not answered.
@@ -61,7 +63,8 @@ impl Divided {
         if let Some(first) = requests.front_mut() {
             first.done = done;
         }
-        Self { messages: rest.iter().map(|one| Arc::clone(one.share())).collect(), requests }
+        let messages = rest.iter().map(|one| Arc::clone(one.share())).collect();
+        Self { messages, requests, tail: Vec::new() }
     }
 
     /// The bytes that it holds, roughly.
@@ -99,7 +102,7 @@ impl Core {
     /// Publishes more of what is divided, as much as others have to wait for.
     pub(super) fn publish_divided(&mut self, divided: Divided) {
         self.deliveries = Deliveries::default();
-        let Divided { messages, mut requests } = divided;
+        let Divided { messages, mut requests, mut tail } = divided;
         let mut batch: Vec<Publication<'_>> = messages.iter().map(Publication::set_aside).collect();
         let published = self.ctx.worker.borrow_mut().publish_rest(&mut batch, &|_, _| {});
         self.note_published(&published);
@@ -111,9 +114,18 @@ impl Core {
             if request.done.results.len() < request.ids.len() {
                 requests.push_front(request);
                 let messages = messages.get(place..).unwrap_or_default().to_vec();
-                return self.divide(Divided { messages, requests });
+                return self.divide(Divided { messages, requests, tail });
             }
             self.settle(&request.head(), request.ids.iter().map(Option::as_deref), &request.done);
+        }
+        self.out.append(&mut tail);
+    }
+
+    /// Publishes the rest for a connection that has ended: it was received before, and nobody is left to be answered.
+    pub(super) async fn publish_all_divided(&mut self) {
+        while let Some(divided) = self.take_divided() {
+            turn::others_first().await;
+            self.publish_divided(divided);
         }
     }
 }

@@ -47,6 +47,11 @@ impl Core {
         self.held_back.as_ref()?.divided.as_ref()
     }
 
+    /// The same, to be changed.
+    pub(super) fn divided_mut(&mut self) -> Option<&mut Divided> {
+        self.held_back.as_mut()?.divided.as_mut()
+    }
+
     /// Takes them, with every reason not to read: they have been waited for.
     pub(super) fn take_divided(&mut self) -> Option<Divided> {
         self.held_back.take()?.divided

@@ -155,6 +155,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 Box::pin(self.shut_down()).await;
             }
         }
+        if self.core.divided().is_some() {
+            Box::pin(self.core.publish_all_divided()).await;
+        }
         Box::pin(read::linger(&mut self.stream)).await;
         None
     }
@@ -181,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Turns, until there is nothing to do; ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let polled = self.poll_turns(cx);
-        if polled.is_pending() && !self.core.machine.is_closed() && self.poll_gave_way(cx) {
+        if polled.is_pending() && !self.is_over() && self.poll_gave_way(cx) {
             // It is not even told why, because it takes nothing.
             if self.unread_bytes() > 0 {
                 return Poll::Ready(());
@@ -215,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     return self.poll_stalled(cx);
                 }
             }
-            if self.core.machine.is_closed() {
+            if self.is_over() {
                 return Poll::Ready(());
             }
             match self.poll_read(cx) {
@@ -240,6 +243,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
         turn::again(cx);
         Poll::Pending
+    }
+
+    /// Whether the stream is closed. One that its client has closed goes on until everything before that is published
+    /// and answered.
+    fn is_over(&self) -> bool {
+        let finishes = |divided: &Divided| divided.tail.ends_with(b"</stream:stream>");
+        self.core.machine.is_closed() && !self.core.divided().is_some_and(finishes)
     }
 
     /// Whether output is left that the stream has not taken or not flushed.

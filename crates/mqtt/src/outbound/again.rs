@@ -107,6 +107,22 @@ impl<M> Outbound<M> {
         taken
     }
 
+    /// Takes back, like [`withdraw`](Self::withdraw), the messages to be sent again that are too large for the peer's
+    /// present limit ([MQTT-3.1.2-25]). `bytes_max` returns a bound on a packet that costs less than to encode it.
+    pub fn withdraw_too_large(
+        &mut self,
+        bytes_max: impl Fn(&M) -> usize,
+        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+    ) -> Vec<M> {
+        let (version, limit) = (self.config.version, self.config.packet_bytes_max);
+        let how = Transmission { dup: true, packet_id: Some(PacketId::FIRST), ..Transmission::default() };
+        let mut scratch = Vec::new();
+        self.withdraw(|message| {
+            scratch.clear();
+            bytes_max(message) <= limit || describe(message).transmit(version, how, limit, &mut scratch).is_ok()
+        })
+    }
+
     fn again(
         &mut self,
         entry: &State<M>,

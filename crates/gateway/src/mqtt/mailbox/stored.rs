@@ -190,6 +190,23 @@ impl MqttMailbox {
         durable.end(deliveries)
     }
 
+    /// Gives up messages in flight that are too large for the client that has come. Those of QoS 2 are released, which
+    /// the store has to know before PUBREL says it (ADR 0042).
+    pub(super) fn give_up_too_large(&mut self, now: Timestamp) {
+        // A subscription identifier has five bytes at most.
+        let bytes_max = |kept: &Kept| kept.cost() + 5 * kept.ids.len();
+        let unsent = self.outbound.withdraw_too_large(bytes_max, |kept| translate::describe(kept, now));
+        self.inflight_bytes -= unsent.iter().map(Kept::cost).sum::<usize>().min(self.inflight_bytes);
+        let mut over = Vec::new();
+        for kept in unsent {
+            match (kept.stored, &mut self.durable) {
+                (Some(stored), Some(durable)) if kept.qos == Qos::ExactlyOnce => durable.release(*stored),
+                (stored, _) => over.extend(stored.map(|stored| *stored)),
+            }
+        }
+        self.finish(over);
+    }
+
     /// Notes that the connection has ended, and that there is no will if that was a normal end.
     pub(in crate::mqtt) fn leave_store(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, has_will: bool) {
         let unsent = self.unsent();

@@ -35,6 +35,35 @@ fn a_client_that_takes_less_than_before_gets_what_comes_after() {
     }
 }
 
+/// A client that has had PUBREL knows nothing of the message any more: after a crash it is not sent again.
+#[test]
+fn what_is_given_up_is_released_in_the_store_before_pubrel_says_it() {
+    let store = MemoryStore::default();
+    let mut id = 0;
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut client = house.lasting("s").await;
+            client.subscribe("q", Qos::ExactlyOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            writer.publish(&message("q", &[b'x'; 100], Qos::ExactlyOnce)).await;
+            (id, ..) = publish_of(&client.packet().await);
+            drop(client);
+            let mut list = PropertyBuffer::new();
+            list.push(Property::MaximumPacketSize(50)).unwrap();
+            let mut client = house.connect(&lasting(&mut list, "s")).await;
+            assert_eq!(client.packet().await, acknowledgement(0x62, id), "PUBREL");
+        })
+        .await;
+    });
+    run_committing(&store.crashed(0), async |house: House| {
+        let mut client = house.lasting("s").await;
+        assert!(client.session_present);
+        assert_eq!(client.packet().await, acknowledgement(0x62, id), "PUBREL");
+        client.write(&acknowledgement(0x70, id)).await;
+        client.silence().await;
+    });
+}
+
 /// Milliseconds since 1970, so many seconds from now.
 fn in_seconds(seconds: i64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
