@@ -47,7 +47,7 @@ mod tests {
             (made + DAY, made - DAY, false),
             (made + DAY, Duration::from_secs(600), true),
             (made + 300 * DAY, made + DAY, false),
-            (made - 300 * DAY, made - 299 * DAY, false),
+            (made - 30 * DAY, made - 29 * DAY, false),
         ] {
             written(wrote);
             assert_eq!(is_behind(now, made, &store), expected, "written at {wrote:?}, now {now:?}");

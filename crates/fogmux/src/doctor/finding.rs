@@ -28,7 +28,7 @@ impl Level {
 }
 
 /// The names of all findings; `docs/operating/doctor.md` explains each.
-pub(super) const NAMES: [&str; 31] = [
+pub(super) const NAMES: [&str; 32] = [
     "configuration",
     "configuration-remark",
     "data-directory",
@@ -49,6 +49,7 @@ pub(super) const NAMES: [&str; 31] = [
     "acme-certificate",
     "acme-failure",
     "revocation-list",
+    "waits-for-clock",
     "clock",
     "clock-synchronised",
     "disk-space",
