@@ -175,7 +175,7 @@ pub(super) fn absent_subscribers_of_xmpp() -> Result<String> {
 /// The items of one request of XMPP to sessions with records, which are a lot of work each, take turns. They are
 /// answered whole, and before what was sent behind them.
 pub(super) fn one_request_of_xmpp() -> Result<String> {
-    const SESSIONS: usize = 1_000;
+    const SESSIONS: usize = 300;
     const ITEMS: usize = 64;
     let mut gateway = Gateway::start(&["workers.count=1"])?;
     absent_sessions(&gateway, SESSIONS)?;
