@@ -68,6 +68,7 @@ COMMON = {
     "cargo run --release": Line(elsewhere="tests/interop/readme.py: it builds the program that is run there"),
     "cargo xtask cross": Line(elsewhere="it is a test itself, which needs compilers for other machines"),
     "cargo xtask dist": Line(elsewhere="xtask/src/dist/check.rs: it makes the same packages of a debug build"),
+    "cargo xtask test ": Line(elsewhere="it is a test itself"),
     "cargo xtask size": Line(elsewhere="it is a measurement, which builds two releases for minutes"),
     "podman ": Line(elsewhere=CONTAINER),
     "systemctl edit ": Line(elsewhere="it opens an editor"),

@@ -214,15 +214,14 @@ async def acme_of_a_server_that_wants_an_external_account(binary):
                 gateway.process.send_signal(signal.SIGHUP)
                 await refused(gateway, 1, 'the external account "nobody" is refused: ', correct)
                 await gateway.terminate()
-            file.unlink()
+            file.write_text("")
             async with Named(binary, pebble, data, mqtts=mqtts, more=named("kid-1")) as gateway:
                 write = f"write the key of acme.external_account, in base64url, to '{file}'"
-                mistakes = [(None, f"{file}: No such file", write), ("", f"{file}: it is empty", write),
+                mistakes = [("", f"{file}: it is empty", write),
                             ("not/base64+url", f"{file}: what is in it is not base64url", write),
                             (wrong, 'the external account "kid-1" is refused: ', correct)]
                 for count, (text, reason, mend) in enumerate(mistakes, 1):
-                    if text is not None:
-                        file.write_text(text)
+                    file.write_text(text)
                     gateway.process.send_signal(signal.SIGHUP)
                     await refused(gateway, count, reason, mend)
                 # The file is read again for each attempt.

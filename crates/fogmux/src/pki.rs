@@ -76,6 +76,8 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
         if !made.renewed {
             eprintln!("the existing certificate covers these names");
         }
+        // A running gateway reads these again with it.
+        pki::ensure_others(&directory, SystemTime::now()).map_err(failed)?;
         return say!("{}\n", made.certificate.display());
     };
     let names = server_names(&arguments.names)?;

@@ -135,16 +135,7 @@ pub fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<Pki
 /// # Errors
 /// [`PkiError`].
 pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<Pki, PkiError> {
-    let name = match kind {
-        KeyKind::EcdsaP256 => SERVER.to_owned(),
-        KeyKind::Rsa2048 | KeyKind::Rsa4096 => format!("{SERVER}-{}", kind.name()),
-    };
-    let pki = Pki {
-        ca: directory.join("ca.pem"),
-        certificate: directory.join(format!("{name}.pem")),
-        key: directory.join(format!("{name}.key")),
-        renewed: false,
-    };
+    let pki = files(directory, kind);
     let mut names = subject_names(names);
     let older = [directory.join(SERVER).with_added_extension("pem"), pki.certificate.clone()];
     older.iter().flat_map(|file| names::of_file(file)).for_each(|name| names::add(&mut names, name));
@@ -166,6 +157,30 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     }
     issued.write(&pki.certificate, &pki.key)?;
     if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
+}
+
+/// Replaces the certificates with keys of other kinds that are in `directory` and lack a name of that of [`ensure`].
+///
+/// # Errors
+/// [`PkiError`].
+pub fn ensure_others(directory: &Path, now: SystemTime) -> Result<(), PkiError> {
+    let others = [KeyKind::Rsa2048, KeyKind::Rsa4096].into_iter();
+    let mut there = others.filter(|kind| files(directory, *kind).certificate.exists());
+    there.try_for_each(|kind| ensure_server(directory, kind, &[], now).map(drop))
+}
+
+/// The files of the gateway's certificate with a key of this kind.
+fn files(directory: &Path, kind: KeyKind) -> Pki {
+    let name = match kind {
+        KeyKind::EcdsaP256 => SERVER.to_owned(),
+        KeyKind::Rsa2048 | KeyKind::Rsa4096 => format!("{SERVER}-{}", kind.name()),
+    };
+    Pki {
+        ca: directory.join("ca.pem"),
+        certificate: directory.join(format!("{name}.pem")),
+        key: directory.join(format!("{name}.key")),
+        renewed: false,
+    }
 }
 
 /// Whether a clock shows a time at which this program existed: a board without a battery starts in 1970.
