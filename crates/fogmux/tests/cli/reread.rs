@@ -73,3 +73,28 @@ fn what_a_reload_refuses_in_the_data_directory_check_refuses() {
     gateway.wait_for_log("users, rules and certificates are read again");
     assert_eq!(gateway.stop(), 0);
 }
+
+/// To open a FIFO takes until somebody writes to it: it is looked at first.
+#[test]
+fn a_fifo_in_the_data_directory_holds_check_up_nowhere() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (data, file) = (home.path().join("data"), home.path().join("fogmux.toml"));
+    fs::write(&file, "").expect("written");
+    assert_eq!(Gateway::start(&data, &["-c", file.to_str().expect("a plain path")]).stop(), 0);
+    fs::create_dir_all(data.join("oscore/aiocoap")).expect("a directory");
+    for name in ["acl.toml", "oscore/lamp.toml", "oscore/lamp.conf", "files-in-use", "oscore/aiocoap/secret.json"] {
+        let fifo = data.join(name);
+        if name.contains("aiocoap") {
+            // A directory is a context of aiocoap's if it has one of the two files.
+            fs::write(data.join("oscore/aiocoap/settings.json"), "{}").expect("written");
+        }
+        let before = fs::read(&fifo).ok();
+        let _ = fs::remove_file(&fifo);
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+            .expect("a FIFO");
+        let (code, told) = check(&file, &data);
+        assert!(code != 0 && told.contains("is no regular file"), "{name} is {code}: {told}");
+        fs::remove_file(&fifo).expect("removed");
+        before.into_iter().for_each(|before| fs::write(&fifo, before).expect("written"));
+    }
+}

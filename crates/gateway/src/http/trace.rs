@@ -44,14 +44,35 @@ pub(super) fn put(ctx: &HttpContext, message: &Message, mut response: Response<P
     let Some(properties) = message.properties.as_deref().filter(|_| ctx.shared.traces.is_some()) else {
         return response;
     };
-    let Some(context) = Context::of(properties) else { return response };
-    let headers = response.headers_mut();
-    if let Ok(parent) = HeaderValue::from_str(&context.to_text()) {
-        headers.insert(PARENT_FIELD, parent);
-    }
-    let states = properties.user.iter().filter(|(name, _)| **name == *STATE).map(|(_, value)| &**value);
-    if let Some(Ok(state)) = bounded(states).map(|state| HeaderValue::from_str(&state)) {
-        headers.insert(STATE_FIELD, state);
-    }
+    response.headers_mut().extend(fields(properties));
     response
+}
+
+/// The context of a message as header fields; none if it has none that is valid.
+fn fields(properties: &Properties) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let context = Context::of(properties);
+    let states = properties.user.iter().filter(|(name, _)| **name == *STATE).map(|(_, value)| &**value);
+    let state = context.and_then(|_| bounded(states));
+    let parent = context.map(|context| (PARENT_FIELD, context.to_text()));
+    let fields = parent.into_iter().chain(state.map(|state| (STATE_FIELD, state)));
+    fields.filter_map(|(name, value)| Some((name, HeaderValue::from_str(&value).ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_adds_two_fields_at_most_however_many_properties_it_has() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+        let later = format!("cc{}-{}", &parent[2..], "x".repeat(10_000));
+        for (parent, states) in [(parent, 0), (parent, 1), (parent, 8_000), (&later, 8_000)] {
+            let state = |number: usize| (STATE.into(), format!("k{number}={}", "v".repeat(90)).into());
+            let user = std::iter::once((PARENT.into(), parent.into())).chain((0..states).map(state)).collect();
+            let fields: Vec<_> = fields(&Properties { user, ..Properties::default() }).collect();
+            let bytes: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+            assert!((1..=2).contains(&fields.len()) && bytes < 600, "{states}: {} fields, {bytes} bytes", fields.len());
+        }
+        assert_eq!(fields(&Properties::default()).count(), 0);
+    }
 }
