@@ -1,6 +1,8 @@
 //! CoAP by hand: datagrams as bytes, right or wrong.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -89,12 +91,25 @@ pub fn request(
     message(kind, code, id, token, &options, payload)
 }
 
-/// An endpoint of its own: a port that has never spoken before.
+/// An endpoint of its own: a port that has not spoken to this server from this process.
+///
+/// The system may give a port again that is free since a moment ago. To the server that is the same endpoint, and a
+/// Message ID that is used again there is a duplicate, which gets the response of the first (RFC 7252 §4.5).
 ///
 /// # Errors
 /// When no port is left.
 pub fn endpoint(server: SocketAddr) -> Result<UdpSocket> {
-    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    static SPOKEN: Mutex<BTreeSet<(SocketAddr, u16)>> = Mutex::new(BTreeSet::new());
+    // Sockets with ports that have spoken are kept until there is another port, or they would be given once more.
+    let mut spoken = Vec::new();
+    let socket = loop {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let port = socket.local_addr()?.port();
+        if SPOKEN.lock().unwrap_or_else(PoisonError::into_inner).insert((server, port)) {
+            break socket;
+        }
+        spoken.push(socket);
+    };
     socket.connect(server)?;
     socket.set_read_timeout(Some(tcp::PATIENCE))?;
     Ok(socket)
