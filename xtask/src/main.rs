@@ -34,7 +34,7 @@ use tree::Tree;
 
 const USAGE: &str = "\
 cargo xtask test [PART]…   everything, or only these parts, in this order:
-                           fmt deny clippy doors unit docs deploy conformance delivery hostile interop bench
+                           fmt deny clippy doors unit docs deploy conformance delivery hostile interop bench cost
 cargo xtask graph [TREE]   only checks the imports of the gateway's modules (a part of `docs`), here or in another tree
 cargo xtask prose          only checks lines, comments and the index of decisions (a part of `docs`)
 cargo xtask setup          only installs what the tests need, under target/
@@ -44,9 +44,10 @@ cargo xtask dist [--lean] [--target TRIPLE] [--check [--previous PROGRAM]]
                            target/dist; --check installs and uses them (root; under qemu if they are of another
                            architecture), and upgrades to them from PROGRAM
 cargo xtask cross [TARGET] builds for aarch64, or this target, and runs `fogmux demo` under qemu
-cargo xtask cost [record] [TRACE]…
-                           counts the instructions that the release program needs for a message of each trace, or of
-                           these, and compares them with tests/cost/record.txt, or writes that file (valgrind)
+cargo xtask cost [debug] [record] [TRACE]…
+                           counts the instructions that the release program, or the debug build, needs for a message
+                           of each trace, or of these, and compares them with tests/cost/release.txt, or debug.txt, or
+                           writes that file (valgrind)
 cargo xtask cost growth    counts them beside 1 to 100 000 subscriptions, topics and connections: a table, and the plot
                            docs/growth.svg
 cargo xtask peers [--rounds N] [--seconds S] [LOAD]…
@@ -71,7 +72,7 @@ struct Part {
     run: fn(&Tree) -> Result<()>,
 }
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     Part { name: "fmt", run: check::fmt },
     Part { name: "deny", run: deny::deny },
     Part { name: "clippy", run: check::clippy },
@@ -84,6 +85,7 @@ const PARTS: [Part; 12] = [
     Part { name: "hostile", run: foreign::hostile },
     Part { name: "interop", run: foreign::interop },
     Part { name: "bench", run: foreign::bench },
+    Part { name: "cost", run: cost::check },
 ];
 
 fn main() -> ExitCode {
