@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::command::{cargo_tree, command, run, run_both};
 use crate::tree::Tree;
-use crate::{gateway, peers, setup};
+use crate::{footprint, gateway, peers, setup};
 
 /// h2spec, and the malformed packets of MQTT and CoAP with the answers that the standards name.
 pub(crate) fn conformance(tree: &Tree) -> Result<()> {
@@ -73,6 +73,7 @@ pub(crate) fn bench(tree: &Tree) -> Result<()> {
     suite.env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients()).env("PYTHONDONTWRITEBYTECODE", "1");
     run(suite.current_dir(tree.root()))?;
     peers::shortened(tree)?;
+    footprint::shortened(tree)?;
     run(cargo_tree("test", &["--bench", "doors"]).current_dir(tree.root()))?;
     let mut browser = command("node", &["tests/bench/browser.mjs"]);
     run(browser.arg(made.join("screenshots")).args(pages).current_dir(tree.root()))

@@ -9,6 +9,7 @@ mod deny;
 mod deploy;
 mod dist;
 mod fail2ban;
+mod footprint;
 mod foreign;
 mod fuzz;
 mod gateway;
@@ -53,6 +54,9 @@ cargo xtask cost growth    counts them beside 1 to 100 000 subscriptions, topics
 cargo xtask peers [--rounds N] [--seconds S] [LOAD]…
                            measures the release program beside the brokers and servers of others that this machine
                            has, in turn: processor time a message, rate, latency, memory of a connection
+cargo xtask footprint [SECONDS]
+                           measures the memory of the release program under a steady load on every door with the limits
+                           of config/pi-zero-2w.toml, for ten minutes unless told otherwise
 cargo xtask wear [SECONDS] [LOAD]…
                            measures what the release program writes for steady loads, each for 120 seconds unless told
                            otherwise, on file systems of their own (root), beside Mosquitto, and compares it with the
@@ -112,6 +116,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("cross") => cross::cross(&tree, words.next()),
         Some("conformance") => foreign::statements(&tree, &words.collect::<Vec<_>>()),
         Some("cost") => cost::cost(&tree, &words.collect::<Vec<_>>()),
+        Some("footprint") => footprint::footprint(&tree, &words.collect::<Vec<_>>()),
         Some("peers") => peers::peers(&tree, &words.collect::<Vec<_>>()),
         Some("wear") => wear::wear(&tree, &words.collect::<Vec<_>>()),
         Some("simulate") => simulate::simulate(&tree, words.next()),
