@@ -65,7 +65,6 @@ fn measure() -> Result<()> {
     let place = tempfile::tempdir()?;
     let generator = place.path().join("fogmux");
     fs::copy(&binary, &generator).with_context(|| binary.clone())?;
-    let idle = pss(gateway.pid())?;
     let mut loads = Loads(Vec::new());
     for load in &LOADS {
         let address = gateway.address(load.listener)?.to_string();
@@ -79,19 +78,19 @@ fn measure() -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(seconds) {
         thread::sleep(Duration::from_secs(1));
-        taken.push(pss(gateway.pid())?);
+        taken.push(Pss::of(gateway.pid())?);
     }
     loads.end()?;
     gateway.check_alive()?;
-    taken.sort_unstable();
-    let (median, most) = (taken.get(taken.len() / 2).copied(), taken.last().copied());
-    let mb = |bytes: Option<u64>| bytes.unwrap_or_default() as f64 / 1e6;
-    println!(
-        "footprint: PSS {:.1} MB at the start, then median {:.1} MB, at most {:.1} MB, each second of {seconds}",
-        mb(Some(idle)),
-        mb(median),
-        mb(most)
-    );
+    let shown = |name: &str, of: fn(&Pss) -> u64| {
+        let mut sorted: Vec<u64> = taken.iter().map(of).collect();
+        sorted.sort_unstable();
+        let mb = |kib: Option<&u64>| kib.map_or(0.0, |kib| (kib * 1024) as f64 / 1e6);
+        format!("{name} median {:.1}, at most {:.1} MB", mb(sorted.get(sorted.len() / 2)), mb(sorted.last()))
+    };
+    let parts =
+        [shown("PSS", |pss| pss.all), shown("of memory", |pss| pss.anonymous), shown("of files", |pss| pss.files)];
+    println!("footprint of {seconds} s: {}", parts.join("; "));
     Ok(())
 }
 
@@ -119,10 +118,23 @@ impl Drop for Loads {
     }
 }
 
-/// The proportional set size of a process in bytes.
-fn pss(pid: u32) -> Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).context("smaps_rollup has no Pss")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().context("Pss")?;
-    Ok(kib * 1024)
+/// The proportional set size of a process in KiB.
+struct Pss {
+    all: u64,
+    /// Of memory that no file is behind.
+    anonymous: u64,
+    /// Of mapped files: code, as far as it has been used.
+    files: u64,
+}
+
+impl Pss {
+    fn of(pid: u32) -> Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+        let kib = |name: &str| -> Result<u64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let line = line.with_context(|| format!("smaps_rollup has no {name}"))?;
+            line.trim().trim_end_matches(" kB").parse().context("a size")
+        };
+        Ok(Self { all: kib("Pss:")?, anonymous: kib("Pss_Anon:")?, files: kib("Pss_File:")? })
+    }
 }
