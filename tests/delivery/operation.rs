@@ -13,6 +13,7 @@ mod disk;
 mod early;
 mod exit;
 mod idle;
+mod interface;
 mod listeners;
 mod mdns;
 mod memory;
@@ -51,6 +52,7 @@ pub(crate) const CASES: &[Case] = &[
     listeners::NAMED,
     listeners::ADDRESSES,
     listeners::LATER,
+    interface::LATER,
     listeners::OSCORE,
     discovery::GROUPS,
     discovery::BOUNDS,
