@@ -1,5 +1,6 @@
 //! Logins: password checks in bounded memory, fair queues, rules that are reloaded.
 
+mod authorities;
 mod certificates;
 mod hang_up;
 mod reload;
@@ -28,6 +29,10 @@ pub(crate) const CASES: &[Case] = &[
     Case {
         name: "logins: profiles of OpenSSL name the authority in the certificate request",
         run: certificates::named,
+    },
+    Case {
+        name: "logins: an authority that is taken out is not believed from the next handshake",
+        run: authorities::taken_out,
     },
     Case { name: "logins: revocation lists that have expired", run: revocations::expired },
     Case { name: "logins: a revocation list that is damaged at the start admits nobody", run: revocations::damaged },
