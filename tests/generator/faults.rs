@@ -187,7 +187,7 @@ fn refused() -> Result<String> {
     let file = place.path().join("file");
     fs::write(&file, "")?;
     let below = file.join("out").display().to_string();
-    let table: [(&[&str], i32, &str); 12] = [
+    let table: [(&[&str], i32, &str); 13] = [
         (&["--rate", "1e18"], 64, "rate is 1e18"),
         (&["--rate", "nan"], 64, "rate is NaN"),
         (&["--rate", "0"], 64, "rate is 0"),
@@ -199,6 +199,7 @@ fn refused() -> Result<String> {
         (&["--topics", "4", "--topic", "same"], 64, "4 topics are one"),
         (&["--pubs", "0"], 64, "publishers is 0"),
         (&["--repeat", "0"], 64, "--repeat"),
+        (&["--pubs", "1000000", "--subs", "1000000"], 64, "2000000 clients need"),
         (&["--out", &below], 74, &below),
     ];
     for (words, code, why) in table {

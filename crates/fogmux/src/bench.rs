@@ -35,6 +35,7 @@ use self::arguments::{Bench, Columns, Host, Output, Report, Thresholds};
 use self::progress::progress;
 use self::record::Record;
 use crate::exit::{Failure, Status};
+use crate::open_files;
 use crate::parent;
 use crate::terminal::columns;
 
@@ -103,6 +104,10 @@ fn prepare(experiments: &[Experiment], output: &Output) -> Result<(), Failure> {
         parent::give_way();
     }
     experiments.iter().try_for_each(Experiment::check).map_err(|error| Failure::new(Status::Usage, error))?;
+    open_files::raise_limit();
+    let clients = |experiment: &Experiment| u64::from(experiment.publishers) + u64::from(experiment.subscribers);
+    let most = experiments.iter().map(clients).max().unwrap_or_default();
+    open_files::check_room(most).map_err(|error| Failure::new(Status::Usage, error))?;
     if let Some(directory) = &output.out {
         report::try_directory(directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }

@@ -41,6 +41,21 @@ pub(crate) fn room_for_connections(wanted: usize) -> usize {
     room.min(wanted)
 }
 
+/// Whether so many clients of a measurement, of which each has a socket, are within the limit of this process, which is
+/// that of the gateway it starts.
+///
+/// # Errors
+/// They are not, with both numbers.
+#[cfg(feature = "bench")]
+pub(crate) fn check_room(clients: u64) -> Result<(), String> {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH).min(ENOUGH);
+    let needed = clients + RESERVE;
+    if needed > files {
+        return Err(format!("{clients} clients need {needed} open files, and the limit is {files} (`ulimit -n`)"));
+    }
+    Ok(())
+}
+
 const fn room(files: u64, open: u64) -> u64 {
     let left = files.saturating_sub(open);
     let reserve = if left / 4 < RESERVE { left / 4 } else { RESERVE };

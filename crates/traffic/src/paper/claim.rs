@@ -1,12 +1,16 @@
 //! The conclusions of authors, as checks over cells: evaluated on the document's numbers and on measured ones.
 
 mod keys;
+mod range;
+
+pub use range::{Range, Side};
 
 use serde::Deserialize;
 use toml::value::Table as Keys;
 
 use super::file::{Line, Paper};
 use super::plan::LEFT_OUT;
+use range::Truth;
 
 /// A conclusion.
 #[derive(Clone, Debug, Deserialize)]
@@ -76,11 +80,11 @@ pub enum Tried {
 
 /// Numbers of cells: the document's, or ours.
 pub trait Numbers {
-    /// The number at a place, or why there is none.
+    /// The number at a place, or its bound, or why there is none.
     ///
     /// # Errors
     /// There is none.
-    fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String>;
+    fn at(&self, table: usize, row: usize, column: usize) -> Result<Range, String>;
 }
 
 /// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number. With `÷` between two of them
@@ -126,29 +130,28 @@ impl Selector {
     }
 
     /// The number, or the quotient of its parts.
-    fn value(&self, paper: &Paper, numbers: &impl Numbers) -> Result<f64, String> {
+    fn value(&self, paper: &Paper, numbers: &impl Numbers) -> Result<Range, String> {
         let mut values = self.parts().map(|part| Self::mean(part, paper, numbers));
         let first = values.next().ok_or("no cells")??;
-        values.try_fold(first, |dividend, divisor| match divisor? {
-            0.0 => Err(format!("{}: it is divided by nought", self.0)),
-            divisor => Ok(dividend / divisor),
+        values.try_fold(first, |dividend, divisor| {
+            dividend.divided(divisor?).ok_or_else(|| format!("{}: it is divided by nought", self.0))
         })
     }
 
     /// The number of a part, or the mean of its numbers.
-    fn mean(part: &str, paper: &Paper, numbers: &impl Numbers) -> Result<f64, String> {
+    fn mean(part: &str, paper: &Paper, numbers: &impl Numbers) -> Result<Range, String> {
         let found = Self::places(part, paper)?;
-        let (mut sum, mut count, mut missing) = (0.0, 0.0, None);
+        let (mut sum, mut count, mut missing) = (Range::exact(0.0), 0.0, None);
         for row in &found.rows {
             for column in &found.columns {
                 match numbers.at(found.table, *row, *column) {
-                    Ok(number) => (sum, count) = (sum + number, count + 1.0),
+                    Ok(number) => (sum, count) = (sum.plus(number), count + 1.0),
                     Err(why) => missing = missing.or(Some(why)),
                 }
             }
         }
         if count > 0.0 {
-            return Ok(sum / count);
+            return Ok(sum.over(count));
         }
         Err(format!("{part}: {}", missing.unwrap_or_default()))
     }
@@ -214,30 +217,39 @@ impl Check {
             values.retain(|value| value.as_ref().err().is_none_or(|why| !is_left_out(why)));
         }
         let values = values.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let listed = |sign: &str| values.iter().map(|value| shown(*value)).collect::<Vec<_>>().join(sign);
+        let listed = |sign: &str| values.iter().map(|value| value.shown()).collect::<Vec<_>>().join(sign);
         let (first, others) = values.split_first().ok_or("no cells")?;
         let steps = || values.iter().zip(values.iter().skip(1));
-        let (holds, numbers) = match self {
-            Self::Ascending(_, tolerance) => (steps().all(|(a, b)| *b > a * (1.0 - tolerance)), listed(" → ")),
-            Self::Descending(_, tolerance) => (steps().all(|(a, b)| *b < a * (1.0 + tolerance)), listed(" → ")),
+        let (truth, numbers) = match self {
+            Self::Ascending(_, tolerance) => {
+                (Truth::all(steps().map(|(a, b)| b.is_more(1.0 - tolerance, *a))), listed(" → "))
+            }
+            Self::Descending(_, tolerance) => {
+                (Truth::all(steps().map(|(a, b)| b.is_less(1.0 + tolerance, *a))), listed(" → "))
+            }
             Self::Ratio { at_least, at_most, .. } => {
-                let to = others.first().copied().filter(|to| *to != 0.0).ok_or("it is divided by nought")?;
-                let ratio = first / to;
-                let numbers = format!("{} ÷ {} = {}", shown(*first), shown(to), shown(ratio));
-                (lies(ratio, *at_least, *at_most), numbers + &bounds(*at_least, *at_most))
+                let to = others.first().ok_or("no divisor")?;
+                let ratio = first.divided(*to).ok_or("it is divided by nought")?;
+                let numbers = format!("{} ÷ {} = {}", first.shown(), to.shown(), ratio.shown());
+                (ratio.lies(*at_least, *at_most), numbers + &bounds(*at_least, *at_most))
             }
             Self::Value { at_least, at_most, .. } => {
-                (lies(*first, *at_least, *at_most), shown(*first) + &bounds(*at_least, *at_most))
+                (first.lies(*at_least, *at_most), first.shown() + &bounds(*at_least, *at_most))
             }
-            Self::Equal(_, within) => {
-                let (least, most) = values.iter().fold((*first, *first), |(a, b), v| (a.min(*v), b.max(*v)));
-                (most - least <= within * most.abs(), listed(", "))
+            Self::Equal(_, within) => (Range::are_equal(&values, *within), listed(", ")),
+            Self::Least(..) => {
+                (Truth::all(others.iter().map(|other| first.is_less(1.0, *other))), others_shown(*first, others))
             }
-            Self::Least(..) => (others.iter().all(|other| first < other), others_shown(*first, others)),
-            Self::Greatest(..) => (others.iter().all(|other| first > other), others_shown(*first, others)),
+            Self::Greatest(..) => {
+                (Truth::all(others.iter().map(|other| first.is_more(1.0, *other))), others_shown(*first, others))
+            }
             Self::All(_) | Self::Untestable(_) => return Err("no simple check".to_owned()),
         };
-        Ok(if holds { Tried::Holds(numbers) } else { Tried::Fails(numbers) })
+        Ok(match truth {
+            Truth { always: true, .. } => Tried::Holds(numbers),
+            Truth { ever: false, .. } => Tried::Fails(numbers),
+            Truth { .. } => Tried::Open(format!("{numbers}: the side of a bound does not decide")),
+        })
     }
 }
 
@@ -270,10 +282,6 @@ fn is_left_out(why: &str) -> bool {
     why.ends_with(LEFT_OUT)
 }
 
-fn lies(number: f64, at_least: Option<f64>, at_most: Option<f64>) -> bool {
-    at_least.is_none_or(|least| number >= least) && at_most.is_none_or(|most| number <= most)
-}
-
 fn bounds(at_least: Option<f64>, at_most: Option<f64>) -> String {
     match (at_least, at_most) {
         (Some(least), Some(most)) => format!(" ({} to {})", shown(least), shown(most)),
@@ -283,9 +291,9 @@ fn bounds(at_least: Option<f64>, at_most: Option<f64>) -> String {
     }
 }
 
-fn others_shown(first: f64, others: &[f64]) -> String {
-    let others: Vec<_> = others.iter().map(|other| shown(*other)).collect();
-    format!("{} beside {}", shown(first), others.join(", "))
+fn others_shown(first: Range, others: &[Range]) -> String {
+    let others: Vec<_> = others.iter().map(|other| other.shown()).collect();
+    format!("{} beside {}", first.shown(), others.join(", "))
 }
 
 /// A number with four digits that matter.
@@ -308,8 +316,8 @@ mod tests {
     struct Grid(Vec<Vec<Option<f64>>>);
 
     impl Numbers for Grid {
-        fn at(&self, _: usize, row: usize, column: usize) -> Result<f64, String> {
-            self.0[row][column].ok_or_else(|| "not measured".to_owned())
+        fn at(&self, _: usize, row: usize, column: usize) -> Result<Range, String> {
+            self.0[row][column].map(Range::exact).ok_or_else(|| "not measured".to_owned())
         }
     }
 
@@ -355,8 +363,8 @@ mod tests {
     fn what_quick_leaves_out_decides_nothing_where_the_rest_does() {
         struct Quick(Vec<Result<f64, String>>);
         impl Numbers for Quick {
-            fn at(&self, _: usize, row: usize, column: usize) -> Result<f64, String> {
-                self.0[2 * row + column].clone()
+            fn at(&self, _: usize, row: usize, column: usize) -> Result<Range, String> {
+                self.0[2 * row + column].clone().map(Range::exact)
             }
         }
         let tried = |check: &str, numbers: [Result<f64, &str>; 4]| {

@@ -3,6 +3,7 @@
 //! "Message" is an operation that was begun: what `*_per_message` divides by. With connections made over and over it
 //! is what each of them carries, and then handshakes and goodbyes are part of every sum.
 
+use super::claim::Side;
 use super::frames;
 use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
@@ -29,10 +30,15 @@ impl Metric {
 }
 
 impl Metric {
-    /// Whether it depends on how fast operations were sent, and is only a bound where the generator was the limit.
+    /// The side on which it lies where the generator was the limit, if it depends on how fast operations were sent.
     #[must_use]
-    pub fn is_of_pace(&self) -> bool {
-        matches!(self.unit, "1/s" | "KiB/s" | "s" | "ms") || self.name.ends_with("cpu_percent")
+    pub fn side(&self) -> Option<Side> {
+        match (self.unit, self.name) {
+            ("1/s" | "KiB/s", _) | (_, "gateway_cpu_percent") => Some(Side::AtLeast),
+            ("s" | "ms", _) => Some(Side::AtMost),
+            (_, "generator_cpu_percent") => Some(Side::Unknown),
+            _ => None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Makes tables and verdicts of what the experiments of a plan came to.
 
-use super::claim::{Claim, Numbers, Tried};
+use super::claim::{Claim, Numbers, Range, Side, Tried};
 use super::explain::{self, STRAY};
 use super::file::{Line, Table};
 use super::formula;
@@ -44,20 +44,19 @@ struct Filled<'a> {
 struct OfPaper<'a>(&'a Plan<'a>);
 
 impl Numbers for OfPaper<'_> {
-    fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String> {
+    fn at(&self, table: usize, row: usize, column: usize) -> Result<Range, String> {
         let table = self.0.paper.tables.get(table).ok_or("no such table")?;
-        table.printed(row, column).number().ok_or_else(|| "the document prints no number".to_owned())
+        let number = table.printed(row, column).number();
+        number.map(Range::exact).ok_or_else(|| "the document prints no number".to_owned())
     }
 }
 
 impl Numbers for Filled<'_> {
-    fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String> {
+    fn at(&self, table: usize, row: usize, column: usize) -> Result<Range, String> {
         let place = (table, row, column);
-        if let Some(why) = self.bound(place) {
-            return Err(why);
-        }
         let values = self.values(place)?;
-        median_interval(&values).map(|interval| interval.median).ok_or_else(|| "nothing was measured".to_owned())
+        let median = median_interval(&values).map(|interval| interval.median).ok_or("nothing was measured")?;
+        Ok(self.bound(place).map_or(Range::exact(median), |(side, _)| Range::bound(median, side)))
     }
 }
 
@@ -88,16 +87,16 @@ impl Filled<'_> {
         }
     }
 
-    /// Why the number of a cell is only a bound: the generator set the pace in every repetition, and the number depends
-    /// on it.
-    fn bound(&self, place: Place) -> Option<String> {
+    /// The side of the number of a cell, and why it is only a bound: the generator set the pace in every repetition, and
+    /// the number depends on it.
+    fn bound(&self, place: Place) -> Option<(Side, String)> {
         let (_, run) = self.run_of(place).ok()?;
         let spec = self.plan.paper.tables.get(place.0)?.spec(place.1, place.2);
         let metric = spec.metric.and_then(metric::named)?;
         let limits: Option<Vec<&str>> =
             run.outcomes.iter().map(|outcome| outcome.limited_by_generator.as_deref()).collect();
-        let why = limits?.into_iter().next().filter(|_| metric.is_of_pace())?;
-        Some(format!("the generator set the pace in every repetition ({why}): the number is a bound"))
+        let (why, side) = (limits?.into_iter().next()?, metric.side()?);
+        Some((side, format!("the generator set the pace in every repetition ({why}): the number is a bound")))
     }
 
     fn table(&self, at: usize) -> Option<TableResult> {
@@ -154,7 +153,7 @@ impl Filled<'_> {
             (Some(false), Some(outcome)) => {
                 explain::difference(&spec, &run.1.experiment, outcome, interval.median, &cell)
             }
-            (Some(_) | None, _) => self.bound(place),
+            (Some(_) | None, _) => self.bound(place).map(|(_, why)| why),
         };
         Cell {
             measured: Some(interval.median),
@@ -328,5 +327,20 @@ mod tests {
         assert_eq!((arrived.measured, arrived.because.as_deref()), (Some(100.0), None));
         let verdicts: Vec<Verdict> = result.claims.iter().map(|claim| claim.verdict).collect();
         assert_eq!(verdicts, [Verdict::Inconclusive, Verdict::Holds]);
+    }
+
+    #[test]
+    fn a_bound_decides_where_its_side_does() {
+        let paper = Paper::parse(FILE).unwrap();
+        let plan = plan(&paper, &[], false).unwrap();
+        let verdict = |slow: Outcome, fast: Outcome| {
+            let of = |experiment: &Experiment, _| Ok(if experiment.qos.level() == 2 { &slow } else { &fast }.clone());
+            tabulate(&plan, &runs(&plan, of)).claims[0].verdict
+        };
+        // The faster one could have been faster still.
+        assert_eq!(verdict(limited(100, None), limited(200, Some("busy"))), Verdict::Holds);
+        // The slower one is faster already.
+        assert_eq!(verdict(limited(200, Some("busy")), limited(100, None)), Verdict::DoesNotHold);
+        assert_eq!(verdict(limited(100, Some("busy")), limited(200, None)), Verdict::Inconclusive);
     }
 }
