@@ -87,8 +87,8 @@ impl Filled<'_> {
         }
     }
 
-    /// The side of the number of a cell, and why it is only a bound: the generator set the pace in every repetition, and
-    /// the number depends on it.
+    /// The side of the number of a cell, and why it is only a bound: the generator set the pace in every repetition,
+    /// and the number depends on it.
     fn bound(&self, place: Place) -> Option<(Side, String)> {
         let (_, run) = self.run_of(place).ok()?;
         let spec = self.plan.paper.tables.get(place.0)?.spec(place.1, place.2);
