@@ -1,5 +1,6 @@
 //! Timers that wake tasks to the microsecond: tokio's own round up to a whole millisecond, which is longer than a
-//! gateway takes to answer. All of a thread share one descriptor, so that ten thousand clients do not need ten thousand.
+//! gateway takes to answer. All of a thread share one descriptor, so that ten thousand clients do not need ten
+//! thousand.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
