@@ -137,6 +137,14 @@ PAGES = {
                 puts={'"0123456789abcdef"': f"'\"$({ETAG})\"'"},
                 after=f"cmp acl.toml {RULES}"),
         }),
+    f"{OPERATING}/authority.md": Page(
+        prepare="sudo fogmux pki client pump-7",
+        lines={
+            "sudo fogmux pki rollover begin": Line(says="^begun"),
+            "sudo fogmux pki rollover switch": Line(says="^switched"),
+            "sudo fogmux pki rollover status": Line(says="rollover switch"),
+            "sudo fogmux pki rollover finish": Line(says="^finished"),
+        }),
     f"{OPERATING}/backup.md": Page(
         prepare="""
             mkdir /mnt/usb
