@@ -161,8 +161,8 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     let issued = authority.issue(&wanted, kind, believable(now))?;
     // The old files may belong to the operator, so they are kept. They also stay where they are until they are
     // replaced: the names of the next certificate are in this one.
-    files::keep_copy(&pki.certificate, files::Access::Everybody)?;
-    files::keep_copy(&pki.key, files::Access::Owner)?;
+    files::keep_copy(&pki.certificate)?;
+    files::keep_copy(&pki.key)?;
     issued.write(&pki.certificate, &pki.key)?;
     if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
 }

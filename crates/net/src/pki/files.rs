@@ -91,11 +91,12 @@ pub(super) fn put_in_place(file: &Path) -> Result<(), PkiError> {
     named.map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
-/// Copies a file that is there to one with `.old` at the end of its name. One that cannot be read gets that name.
-pub(super) fn keep_copy(file: &Path, access: Access) -> Result<(), PkiError> {
+/// Copies a file that is there to one with `.old` at the end of its name, for its owner. One that cannot be read gets
+/// that name.
+pub(super) fn keep_copy(file: &Path) -> Result<(), PkiError> {
     let old = file.with_added_extension("old");
     match fs::read_to_string(file).map(Zeroizing::new) {
-        Ok(text) => write(&old, &text, access),
+        Ok(text) => write(&old, &text, Access::Owner),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(_) => rename(file, &old),
     }
