@@ -131,6 +131,7 @@ PAGES = {
             f"curl {API}/bench/1/report.md": Line(says="mqtt", is_patient=True),
             f"curl {API}/bench/1": Line(says='"progress"'),
             f"curl --cacert ca.pem -u admin {HTTPS}/status": Line(says='"version"', is_patient=True),
+            "curl --cacert ca.pem -u admin -X POST -O -J": Line(after="fogmux restore --check fogmux-*.tar"),
             "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/json'": Line(
                 after=f"grep alice {DATA}/users.toml"),
             "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/toml'": Line(
