@@ -57,6 +57,14 @@ OWN = "--data own --free-ports"
 STOPPED = "timeout --preserve-status 2"
 """Before a command that does not end by itself; a gateway ends in order then."""
 
+DOOR = f"cp {DATA}/pki/ca.pem ca.pem; echo correct-horse > password.txt"
+"""What is there before the commands of a door: the authority, and a file with the password that is typed."""
+
+
+def listeners(**addresses: str) -> str:
+    return "".join(f'[listeners.{name}]\naddress = {address}\n' for name, address in addresses.items())
+
+
 CONTAINER = "xtask/src/dist/container.rs: runc starts the image there, with the same settings"
 PACKAGE = Line(elsewhere="xtask/src/dist/check.sh: by dpkg, in a Debian of its own")
 ARCHIVE = Line(elsewhere="xtask/src/dist/check.sh: in a Debian of its own")
@@ -131,11 +139,20 @@ PAGES = {
             f"curl {API}/bench/1/report.md": Line(says="mqtt", is_patient=True),
             f"curl {API}/bench/1": Line(says='"progress"'),
             f"curl --cacert ca.pem -u admin {HTTPS}/status": Line(says='"version"', is_patient=True),
+            "curl --cacert ca.pem -u admin -X POST -O -J": Line(after="fogmux restore --check fogmux-*.tar"),
             "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/json'": Line(
                 after=f"grep alice {DATA}/users.toml"),
             "curl --cacert ca.pem -u admin -X PUT -H 'Content-Type: application/toml'": Line(
                 puts={'"0123456789abcdef"': f"'\"$({ETAG})\"'"},
                 after=f"cmp acl.toml {RULES}"),
+        }),
+    f"{OPERATING}/authority.md": Page(
+        prepare="sudo fogmux pki client pump-7",
+        lines={
+            "sudo fogmux pki rollover begin": Line(says="^begun"),
+            "sudo fogmux pki rollover switch": Line(says="^switched"),
+            "sudo fogmux pki rollover status": Line(says="rollover switch"),
+            "sudo fogmux pki rollover finish": Line(says="^finished"),
         }),
     f"{OPERATING}/backup.md": Page(
         prepare="""
@@ -148,6 +165,21 @@ PAGES = {
             "fogmux restore ": Line(puts={"FILE": BACKUP}),
             "sudo systemctl start ": Line(after="fogmux get http://127.0.0.1/greeting", says="^hello$"),
             "/bin/sh -c 'fogmux backup": Line(after="ls /mnt/usb/fogmux-$(date +%F).tar"),
+        }),
+    f"{OPERATING}/coap.md": Page(
+        config=listeners(coaps='"192.0.2.10:5684"', coaps_tcp='"192.0.2.10:5684"'),
+        prepare=DOOR,
+        lines={
+            "coap-client coap": Line(says="21.5"),
+            "coap-client -s 2": Line(says="21.5"),
+            "coap-client-openssl -u meter-4": Line(says="21.6|^$", is_patient=True),
+            'coap-client-openssl -u meter-4 -k "$(cat meter-4.txt)" coaps': Line(says="21.6"),
+            "fogmux get --psk-id": Line(says="21.6", is_patient=True),
+            "coap-client-openssl -c pump-7.pem -j pump-7.key -C ca.pem -m put": Line(is_patient=True),
+            "coap-client-openssl -c pump-7.pem -j pump-7.key -C ca.pem coaps": Line(says="21.7"),
+            "fogmux get --ca": Line(says="21.7", is_patient=True),
+            "fogmux pub --oscore": Line(is_patient=True),
+            "fogmux get --oscore": Line(says="21.8"),
         }),
     f"{OPERATING}/containers.md": Page(
         lines={
@@ -172,6 +204,18 @@ PAGES = {
             "fogmux doctor --config": Line(puts={"DIR": "own"}, codes=(69,), says="taken by process"),
             "fogmux doctor --json": Line(says='"level"', codes=(0, 69)),
             "fogmux doctor --strict": Line(codes=(0, 69)),
+        }),
+    f"{OPERATING}/http.md": Page(
+        config=listeners(https='"192.0.2.10:8443"'),
+        prepare=DOOR,
+        lines={
+            "curl http://127.0.0.1:8080/topics/plant/1": Line(says="^21.5$"),
+            "curl -N 'http://127.0.0.1:8080/subscribe": Line(puts={"-N": "-N -m 2"}, codes=(28,), says="21.5"),
+            "curl --cacert ca.pem -u alice:correct-horse -X PUT": Line(is_patient=True),
+            "curl --cacert ca.pem -u alice:correct-horse https": Line(says="^21.6$"),
+            "curl --http2": Line(says="^21.7$"),
+            "fogmux get --http 3 --ca ca.pem -u": Line(says="^21.6$"),
+            "fogmux get --http 3 --ca ca.pem --cert": Line(says="^21.7$"),
         }),
     f"{OPERATING}/install.md": Page(
         prepare="""
@@ -221,6 +265,20 @@ PAGES = {
         lines={
             "promtool ": Line(elsewhere="tests/delivery/operation/monitoring.rs"),
         }),
+    f"{OPERATING}/mqtt.md": Page(
+        config=listeners(mqtts='"192.0.2.10:8883"', https='"192.0.2.10:8443"')
+        + '[listeners.mqtts_psk]\nkind = "mqtts"\naddress = "192.0.2.10:8884"\nprofile = "psk"\n',
+        prepare=DOOR,
+        lines={
+            "mosquitto_pub ": Line(is_patient=True),
+            "mosquitto_sub -q 1": Line(says="^21.5$"),
+            "mosquitto_sub -h fog.example -p 8883 --cafile ca.pem -u": Line(says="^21.6$"),
+            "mosquitto_sub -h fog.example -p 8884": Line(says="^21.7$"),
+            "mosquitto_sub -h fog.example -p 8883 --cafile ca.pem --cert": Line(says="^21.8$"),
+            "fogmux get ws://": Line(says="^21.5$"),
+            "fogmux get --ca ca.pem -u": Line(says="^21.6$"),
+            "fogmux get --ca ca.pem --cert": Line(says="^21.8$"),
+        }),
     f"{OPERATING}/profiles.md": Page(
         config="".join(f'[listeners.{name}]\nkind = "{kind}"\naddress = "192.0.2.10:{port}"\nprofile = "{profile}"\n'
                        for name, kind, port, profile in (
@@ -240,6 +298,17 @@ PAGES = {
                 before="export CREDENTIALS_DIRECTORY=$PWD; fogmux pki server --data own --out tls fog.example;"),
             "sudo systemctl reload": Line(
                 after="until journalctl -u fogmux | grep 'are read again'; do sleep 0.1; done"),
+        }),
+    f"{OPERATING}/xmpp.md": Page(
+        config='[xmpp]\ndomain = "fog.example"\n'
+        + listeners(xmpp='["127.0.0.1:5222", "192.0.2.10:5222"]', xmpps='"192.0.2.10:5223"'),
+        prepare=DOOR,
+        lines={
+            "fogmux get --ca ca.pem --domain": Line(says="^21.5$"),
+            "fogmux pub --ca": Line(is_patient=True),
+            "fogmux get --ca ca.pem -u": Line(says="^21.6$"),
+            "fogmux get --ca ca.pem --cert": Line(says="^21.7$"),
+            "openssl s_client": Line(says="Verification: OK"),
         }),
     f"{OPERATING}/troubleshooting.md": Page(
         rules='[[allow]]\nuser = "ada"\nread = ["plant/#"]\n[[allow]]\nanonymous = true\nboth = "open/#"\n',

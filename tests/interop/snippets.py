@@ -60,10 +60,14 @@ class Snippet:
         (self.place / "mqtt.min.js").symlink_to(CLIENTS / "npm/node_modules/mqtt/dist/mqtt.min.js")
         (self.place / FILES[self.block.language]).write_text(self.block.text)
 
+    def library(self) -> str:
+        """Of a program in C."""
+        return "paho-mqtt3cs" if "<MQTTClient.h>" in self.block.text else "mosquitto"
+
     def command(self) -> list[str]:
         return {
             "sh": ["bash", "-e", "block.sh"], "python": [sys.executable, "block.py"], "js": ["node", "block.mjs"],
-            "c": ["sh", "-ec", "cc -o block block.c -lmosquitto; exec ./block"],
+            "c": ["sh", "-ec", f"cc -o block block.c -l{self.library()}; exec ./block"],
             "java": ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{CLIENTS}/java/dependency/*", "Block.java"],
             "html": ["node", str(HERE / "page.mjs"), "block.html", self.block.marks[1]],
         }[self.block.language]

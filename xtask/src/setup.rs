@@ -24,7 +24,7 @@ struct Program {
     package: &'static str,
 }
 
-const CLIENTS: [Program; 17] = [
+const CLIENTS: [Program; 19] = [
     Program { name: "mosquitto_pub", package: "mosquitto-clients" },
     Program { name: "coap-client-notls", package: "libcoap3-bin" },
     Program { name: "coap-client-openssl", package: "libcoap3-bin" },
@@ -42,10 +42,17 @@ const CLIENTS: [Program; 17] = [
     Program { name: "javac", package: "default-jdk-headless" },
     Program { name: "mvn", package: "maven" },
     Program { name: "cc", package: "gcc" },
+    Program { name: "nginx", package: "nginx-light" },
+    Program { name: "caddy", package: "caddy" },
 ];
 
-/// A header, and the Debian package that has it: docs/clients.md has clients in C.
-const HEADER: (&str, &str) = ("/usr/include/mosquitto.h", "libmosquitto-dev");
+/// Files that are no programs, and the Debian packages that have them: docs/clients.md has clients in C, and
+/// docs/operating/reverse-proxy.md an nginx that passes TCP on.
+const FILES: [(&str, &str); 3] = [
+    ("/usr/include/mosquitto.h", "libmosquitto-dev"),
+    ("/usr/include/MQTTClient.h", "libpaho-mqtt-dev"),
+    ("/usr/lib/nginx/modules/ngx_stream_module.so", "libnginx-mod-stream"),
+];
 
 const BROWSER: [Program; 2] =
     [Program { name: "chromium", package: "chromium" }, Program { name: "node", package: "nodejs" }];
@@ -85,10 +92,7 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     let missing = CLIENTS.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
     let mut packages: Vec<&str> = missing.collect();
     packages.dedup();
-    let (header, package) = HEADER;
-    if !Path::new(header).exists() {
-        packages.push(package);
-    }
+    packages.extend(FILES.iter().filter(|(file, _)| !Path::new(file).exists()).map(|(_, package)| package));
     packages.extend(for_python());
     debian(&packages)?;
     // The compiler is busy while the others wait for the network.

@@ -15,6 +15,8 @@ pub(crate) mod control;
 mod manifest;
 mod members;
 pub(crate) mod restore;
+#[cfg(feature = "http")]
+pub(crate) mod send;
 mod sums;
 mod tar;
 mod target;
@@ -22,12 +24,13 @@ mod target;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fogmux_store::{CopyError, OpenError, StoreFile};
+use fogmux_store::{CopyError, JournalStore, OpenError, StoreFile};
 
 use crate::cli::Backup;
+use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
-use crate::installed::{self, Found};
+use crate::installed;
 use crate::oscore;
 use crate::output::say;
 use manifest::Manifest;
@@ -46,11 +49,18 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
         return Err(Failure::new(Status::Unavailable, text));
     }
     let store = gateway.config.store.path.clone();
+    let contents = Contents {
+        config: &gateway.config,
+        file: gateway.located.config.as_deref(),
+        directory: &directory,
+        store: None,
+        name: &arguments.file,
+    };
     let inside = members::is_inside(&arguments.file, &directory)
         || store.is_some_and(|store| members::is_inside(&arguments.file, &store));
     let made = if arguments.file.as_os_str() == "-" {
         let mut out = BufWriter::new(io::stdout().lock());
-        let made = write(&gateway, arguments, &directory, &mut out)?;
+        let made = contents.write(&mut out)?;
         out.flush().map_err(|error| Failure::io("standard output", &error))?;
         made
     } else if inside {
@@ -58,7 +68,7 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
         return Err(Failure::new(Status::Usage, text));
     } else {
         let target = Target::create(&arguments.file)?;
-        let made = write(&gateway, arguments, &directory, &mut BufWriter::new(&target.file))?;
+        let made = contents.write(&mut BufWriter::new(&target.file))?;
         target.put_in_place()?;
         made
     };
@@ -74,28 +84,50 @@ struct Made {
     skipped: Vec<PathBuf>,
 }
 
-fn write(gateway: &Found, arguments: &Backup, directory: &Path, out: &mut dyn Write) -> Result<Made, Failure> {
-    let config = &gateway.config;
-    let failed = |error: io::Error| Failure::io(arguments.file.display(), &error);
-    let members = members::find(config, gateway.located.config.as_deref(), directory)?;
-    let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
-    let source = Source::open(directory, &store)?;
-    let running = matches!(source, Source::Running(_));
-    let mut archive = Summed::new(out);
-    archive.add(manifest::NAME, &Manifest::new(&members, oscore::reserved(directory)?).to_json()).map_err(failed)?;
-    for member in &members.files {
-        match member.open() {
-            Ok((mut file, bytes)) => archive.add_from(&member.name, bytes, &mut file).map_err(failed)?,
-            // It was removed since it was listed: an old certificate, or the temporary file of a command.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Failure::io(member.path.display(), &error)),
+/// What a backup is made of.
+struct Contents<'a> {
+    config: &'a Config,
+    /// The configuration file; `None` for the built-in defaults.
+    file: Option<&'a Path>,
+    directory: &'a Path,
+    /// The store of this process; `None` if another one may have it open.
+    store: Option<JournalStore>,
+    /// The name of the backup in messages.
+    name: &'a Path,
+}
+
+impl Contents<'_> {
+    fn write(self, out: &mut dyn Write) -> Result<Made, Failure> {
+        let Self { config, directory, name, .. } = self;
+        let failed = |error: io::Error| Failure::io(name.display(), &error);
+        let members = members::find(config, self.file, directory)?;
+        let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
+        let source = match self.store {
+            Some(store) => Source::Own(store),
+            None => Source::open(directory, &store)?,
+        };
+        let running = !matches!(source, Source::AtRest(_));
+        let mut archive = Summed::new(out);
+        let manifest = Manifest::new(&members, oscore::reserved(directory)?).to_json();
+        archive.add(manifest::NAME, &manifest).map_err(failed)?;
+        let at_once = members.read_at_once(&directory.join(data::PKI))?;
+        for (name, content) in &at_once {
+            archive.add(name, content).map_err(failed)?;
         }
+        for member in members.files.iter().filter(|member| !at_once.contains_key(&member.name)) {
+            match member.open() {
+                Ok((mut file, bytes)) => archive.add_from(&member.name, bytes, &mut file).map_err(failed)?,
+                // It was removed since it was listed: an old certificate, or the temporary file of a command.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Failure::io(member.path.display(), &error)),
+            }
+        }
+        let unreadable_blocks = source.copy(&mut |StoreFile { name, bytes, content }| {
+            archive.add_padded(&format!("store/{name}"), bytes, &content)
+        })?;
+        let (files, bytes) = archive.finish(SUMS).map_err(failed)?;
+        Ok(Made { files, bytes, running, unreadable_blocks, skipped: members.skipped })
     }
-    let unreadable_blocks = source.copy(&mut |StoreFile { name, bytes, content }| {
-        archive.add_padded(&format!("store/{name}"), bytes, &content)
-    })?;
-    let (files, bytes) = archive.finish(SUMS).map_err(failed)?;
-    Ok(Made { files, bytes, running, unreadable_blocks, skipped: members.skipped })
 }
 
 fn report(arguments: &Backup, made: &Made) -> Result<(), Failure> {
@@ -136,6 +168,8 @@ fn report(arguments: &Backup, made: &Made) -> Result<(), Failure> {
 enum Source {
     /// The gateway that has it open.
     Running(control::Client),
+    /// This process, which has it open.
+    Own(JournalStore),
     /// The directory.
     AtRest(PathBuf),
 }
@@ -154,6 +188,7 @@ impl Source {
     fn copy(self, take: &mut dyn FnMut(StoreFile) -> io::Result<()>) -> Result<u64, Failure> {
         match self {
             Self::Running(client) => client.copy(take),
+            Self::Own(store) => store.copy(take).map_err(|error| failed(&error)),
             Self::AtRest(store) => fogmux_store::copy_at_rest(&store, take).map_err(|error| failed(&error)),
         }
     }

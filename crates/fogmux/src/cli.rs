@@ -16,7 +16,8 @@ pub(crate) use self::acl::{Acl, AclAction, AclDoor, AclTest};
 pub(crate) use self::client::{Access, Format, Get, HttpVersion, MqttVersion, Publish, Subscribe};
 pub(crate) use self::import::{Import, ImportMosquitto};
 pub(crate) use self::pki::{
-    KeyChoice, OscoreFormat, Pki, PkiClient, PkiInit, PkiList, PkiOscore, PkiPsk, PkiRevoke, PkiServer,
+    KeyChoice, OscoreFormat, Pki, PkiClient, PkiInit, PkiList, PkiOscore, PkiPsk, PkiRevoke, PkiRollover,
+    PkiRolloverFinish, PkiRolloverStep, PkiServer,
 };
 #[cfg(feature = "bench")]
 use crate::bench::arguments::Bench;

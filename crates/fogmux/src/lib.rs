@@ -49,6 +49,7 @@ mod parent;
 mod passwd;
 mod pki;
 mod regular;
+mod rollover;
 mod serve;
 mod terminal;
 

@@ -6,6 +6,7 @@
 mod list;
 mod oscore;
 mod psk;
+mod rollover;
 
 pub(crate) use psk::bytes;
 
@@ -13,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fogmux_net::ClientCertificate;
 use fogmux_net::pki::{self, Authority, PkiError, Purpose, Wanted};
 use rustls::pki_types::ServerName;
 
@@ -38,6 +40,7 @@ pub(crate) fn run(command: &Pki) -> Result<(), Failure> {
         Pki::Oscore(arguments) => oscore::run(arguments),
         Pki::Revoke(arguments) => revoke(arguments),
         Pki::List(arguments) => list::run(arguments),
+        Pki::Rollover(command) => rollover::run(command),
     }
 }
 
@@ -51,7 +54,7 @@ fn failed(error: PkiError) -> Failure {
         PkiError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Status::NoPerm,
         PkiError::Io { .. } | PkiError::Generate(_) => Status::IoErr,
         PkiError::Name(_) => Status::DataErr,
-        PkiError::Kind(_) | PkiError::Exists(_) => Status::Usage,
+        PkiError::Kind(_) | PkiError::Exists(_) | PkiError::OutOfOrder(_) => Status::Usage,
         PkiError::Key { .. }
         | PkiError::Revocations(_)
         | PkiError::Certificate(_)
@@ -147,7 +150,11 @@ fn issue(
     certificate: &Path,
     key_file: &Path,
 ) -> Result<(), Failure> {
-    let authority = Authority::open_or_make(directory, SystemTime::now()).map_err(failed)?;
+    let authority = match wanted.purpose {
+        Purpose::Server => Authority::open_or_make(directory, SystemTime::now()),
+        Purpose::Client => Authority::for_devices(directory, SystemTime::now()),
+    };
+    let authority = authority.map_err(failed)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let issued = authority.issue(wanted, key.kind(), now).map_err(failed)?;
     issued.write(certificate, key_file).map_err(failed)?;
@@ -175,9 +182,11 @@ fn pkcs12(_: &PkiClient, _: &Path, _: &Path, _: &Path, _: &Path) -> Result<(), F
 fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
     let directory = directory(&arguments.files)?;
     let serials = serials(&directory.join(CLIENTS), &arguments.certificate)?;
-    let authority = Authority::open(&directory).map_err(failed)?;
-    for serial in serials {
-        let is_new = authority.revoke(&serial, SystemTime::now()).map_err(failed)?;
+    for (serial, certificate) in serials {
+        let mut is_new = false;
+        for authority in rollover::that_signed(&directory, certificate.as_ref())? {
+            is_new |= authority.revoke(&serial, SystemTime::now()).map_err(failed)?;
+        }
         let done = if is_new { "is revoked" } else { "was revoked already" };
         eprintln!("{serial} {done}; effective from the next handshake, unless tls.crl_file names another list");
     }
@@ -185,28 +194,28 @@ fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
 }
 
 /// Returns the serial numbers to revoke: every certificate of a client of that name, else that of a file, else the
-/// number itself.
-fn serials(clients: &Path, which: &str) -> Result<Vec<String>, Failure> {
+/// number itself. Each with its certificate, if there is one.
+fn serials(clients: &Path, which: &str) -> Result<Vec<(String, Option<ClientCertificate>)>, Failure> {
     let serials = serials_of_client(clients, which)?;
     if !serials.is_empty() {
         return Ok(serials);
     }
     let file = Path::new(which);
     if file.is_file() {
-        return Ok(vec![pki::inspect(file).map_err(failed)?.serial.into_string()]);
+        return Ok(vec![with_serial(pki::inspect(file).map_err(failed)?)]);
     }
     let is_serial = which.len().is_multiple_of(2)
         && (2..=SERIAL_DIGITS_MAX).contains(&which.len())
         && which.bytes().all(|digit| digit.is_ascii_hexdigit());
     if is_serial {
-        return Ok(vec![which.to_ascii_lowercase()]);
+        return Ok(vec![(which.to_ascii_lowercase(), None)]);
     }
     let error = format!("{which:?} is neither a client, a file nor a serial number");
     Err(Failure::new(Status::DataErr, error))
 }
 
 /// Returns `NAME.pem` and each `NAME.SERIAL.pem` that `--renew` replaced, because that one may be the stolen one.
-fn serials_of_client(clients: &Path, name: &str) -> Result<Vec<String>, Failure> {
+fn serials_of_client(clients: &Path, name: &str) -> Result<Vec<(String, Option<ClientCertificate>)>, Failure> {
     let io = |error| Failure::io(clients.display(), &error);
     let entries = match fs::read_dir(clients) {
         Ok(entries) => entries,
@@ -219,20 +228,29 @@ fn serials_of_client(clients: &Path, name: &str) -> Result<Vec<String>, Failure>
         let rest = path.file_name().and_then(|file| file.to_str()?.strip_suffix(".pem")?.strip_prefix(name));
         let Some(rest) = rest else { continue };
         if rest.is_empty() {
-            serials.push(pki::inspect(&path).map_err(failed)?.serial.into_string());
+            serials.push(with_serial(pki::inspect(&path).map_err(failed)?));
         } else if let Some(serial) = rest.strip_prefix('.')
+            && let Ok(aside) = pki::inspect(&path)
             // Otherwise it is another client, whose name begins in the same way.
-            && pki::inspect(&path).is_ok_and(|aside| *aside.serial == *serial)
+            && *aside.serial == *serial
         {
-            serials.push(serial.to_owned());
+            serials.push(with_serial(aside));
         }
     }
     Ok(serials)
 }
 
+fn with_serial(certificate: ClientCertificate) -> (String, Option<ClientCertificate>) {
+    (certificate.serial.to_string(), Some(certificate))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn serials(clients: &Path, which: &str) -> Result<Vec<String>, Failure> {
+        Ok(super::serials(clients, which)?.into_iter().map(|(serial, _)| serial).collect())
+    }
 
     #[test]
     fn a_client_is_revoked_with_what_was_set_aside_and_no_other() {

@@ -26,7 +26,7 @@ use self::memory::Memory;
 use self::notify::ServiceManager;
 use self::reload::Reloader;
 use self::watch::Watch;
-use crate::backup::control::Control;
+use crate::backup::control::{Control, Copies};
 use crate::check::{self, read};
 use crate::cli::Serve;
 use crate::client::runtime;
@@ -72,19 +72,20 @@ fn serve(arguments: &Serve, config: Config, log: Log) -> Result<(), Failure> {
     };
     let running = compose::start(&config, &home)?;
     watch.remember(&home);
-    let _control = open_control(&running, &home.directory);
+    let copies = Copies::default();
+    let _control = open_control(&running, &home.directory, &copies);
     admin_password::look(&running.authority, &home.directory);
     for warning in check::warnings(&config, Some(&home.directory)) {
         tracing::warn!("{warning}");
     }
-    let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
+    let reloader = Reloader::new(arguments.clone(), config, home, log, watch, copies);
     runtime.block_on(supervise(running, reloader, signals))
 }
 
 /// Opens the control socket. A gateway goes on without it where the disk cannot be written; then there is no backup
 /// while it runs.
-fn open_control(running: &Running, directory: &Path) -> Option<Control> {
-    Control::open(directory, running.store())
+fn open_control(running: &Running, directory: &Path, copies: &Copies) -> Option<Control> {
+    Control::open(directory, running.store(), Copies::clone(copies))
         .inspect_err(
             |error| tracing::warn!(%error, "no control socket: a backup is possible only when the gateway is stopped"),
         )

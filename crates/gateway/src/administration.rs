@@ -5,6 +5,8 @@
 
 #[cfg(feature = "http")]
 pub mod bench;
+#[cfg(feature = "http")]
+mod download;
 mod refusal;
 
 use std::{
@@ -15,6 +17,8 @@ use std::{
     },
 };
 
+#[cfg(feature = "http")]
+pub use download::{Download, Upload, download};
 use fogmux_auth::{Action, Authority, Decision, Door, HashedPassword, Principal, Rules, SourceKind};
 pub use refusal::{Answer, Refusal};
 use tokio::sync::{mpsc, oneshot};
@@ -53,6 +57,9 @@ pub enum Command {
     LogFilter(Answer<String>),
     /// Sets it until the next start or reload.
     SetLogFilter(String, Requester, Answer<String>),
+    /// Has a backup made and sent.
+    #[cfg(feature = "http")]
+    Backup(Requester, Answer<Download>),
     /// Has something to do with measurements.
     #[cfg(feature = "http")]
     Bench(Box<bench::BenchCommand>),

@@ -301,6 +301,13 @@ pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::hel
     tracing::info!(target: TARGET, %peer, port, ?by, ?principal, ?client, "session ended");
 }
 
+/// Logs that an administrator is sent a backup, which has all keys.
+#[cfg(feature = "http")]
+pub(crate) fn backup_begun(by: &Peer, principal: &Principal) {
+    let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
+    tracing::info!(target: TARGET, %peer, port, ?by, "backup begun");
+}
+
 /// Logs that an administrator has submitted a measurement.
 #[cfg(feature = "http")]
 pub(crate) fn bench_submitted(by: &Peer, principal: &Principal, id: u64, command: &str, anyway: bool) {

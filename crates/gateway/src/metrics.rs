@@ -6,7 +6,7 @@ use std::{
 };
 
 use fogmux_auth::Door;
-use fogmux_net::{Profile, TlsConfig};
+use fogmux_net::{Profile, TlsConfig, pki::rollover::Phase};
 use fogmux_store::JournalStore;
 
 pub use crate::counter::{Counter, Gauge};
@@ -212,6 +212,19 @@ impl Certificates {
     #[must_use]
     pub fn of_acme_unix_s(&self) -> Option<u64> {
         Some(self.tls.as_ref()?.named()?.dates()?.not_after_unix_s)
+    }
+
+    /// When the gateway's own authority ends, or both in a rollover: subjects, and seconds since 1970.
+    #[must_use]
+    pub fn authorities_not_after_unix_s(&self) -> Vec<(String, u64)> {
+        let dates = self.tls.iter().flat_map(TlsConfig::own_authority_dates);
+        dates.map(|dates| (dates.subject, dates.not_after_unix_s)).collect()
+    }
+
+    /// How far a rollover of that authority is; `None` if none is under way.
+    #[must_use]
+    pub fn rollover(&self) -> Option<Phase> {
+        self.tls.as_ref()?.rollover().map(|rollover| rollover.phase)
     }
 
     /// When the certificate of each listener expires, in seconds since 1970.

@@ -24,7 +24,7 @@ pub use bench::{
     BENCH_PATH, Bench, BenchChoices, BenchDocument, BenchDoor, BenchJob, BenchMatrix, BenchMost, BenchPaper,
     BenchProgress, BenchRequest, BenchRun, BenchSample, BenchState, BenchTable, BenchWanted, ReportFormat,
 };
-pub use certificates::{CertificateEntry, Certificates, RevocationListEntry};
+pub use certificates::{CertificateEntry, Certificates, RevocationListEntry, RolloverEntry};
 pub use documents::{
     Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, PairStatus, RuleAnswer, Status,
     StoreStatus, Table, TopicEntry, Topics, Visitor,

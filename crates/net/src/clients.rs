@@ -8,6 +8,7 @@
 
 mod cause;
 mod cut;
+pub(crate) mod hints;
 mod keys;
 mod lists;
 pub(crate) mod refused;
@@ -32,6 +33,7 @@ use rustls::{
 
 pub use self::cut::Cut;
 use self::cut::CutState;
+use self::hints::Hints;
 pub use self::lists::RevocationList;
 pub use self::refused::RefusedCertificate;
 pub use self::stamp::Stamp;
@@ -80,6 +82,8 @@ struct Current {
     next_update: Option<SystemTime>,
     /// How many of the lists are of one of the authorities.
     own: usize,
+    /// The names of the authorities.
+    names: Arc<[DistinguishedName]>,
     /// When the authorities' certificates are valid.
     dates: Box<[Dates]>,
 }
@@ -194,14 +198,14 @@ impl ClientTrust {
     }
 
     /// The names of the authorities, for certificate requests.
-    pub(crate) fn authorities(&self) -> Vec<DistinguishedName> {
-        self.verifier().root_hint_subjects().to_vec()
+    pub(crate) fn authorities(&self) -> Arc<[DistinguishedName]> {
+        Arc::clone(&self.current().names)
     }
 
     /// A verifier for rustls.
     pub(crate) fn for_rustls(&self, mandatory: bool, key: Option<KeyKind>) -> Arc<dyn ClientCertVerifier> {
         Arc::new(Verifier {
-            authorities: self.authorities(),
+            hints: Hints::new(self.authorities()),
             trust: self.clone(),
             mandatory,
             key,
@@ -357,7 +361,7 @@ impl Current {
         };
         let verifier = builder.build().map_err(|error| failed(revocations, pem::why_unusable_list(&lists, &error)))?;
         let next_update = lists.iter().filter_map(|list| lists::next_update(list)).min();
-        Ok(Self { verifier, stamp, lists, next_update, own, dates })
+        Ok(Self { verifier, stamp, lists, next_update, own, names: names.into(), dates })
     }
 
     /// Whether there are lists, but none of the authorities.

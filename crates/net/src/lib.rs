@@ -21,6 +21,7 @@ pub mod key_log;
 pub mod listener;
 #[cfg(feature = "tls-openssl")]
 pub mod openssl;
+mod own_authority;
 pub mod pem;
 pub mod pki;
 mod places;

@@ -35,6 +35,7 @@ use self::keys::{Shown, shown_index, take_keys};
 use crate::{
     certificate::{Certificate, ServerIdentity},
     channel::{Channel, ClientCertificate, EXPORTER_LABEL, ProvenPsk, PskGuard, PskSource, Zeroizing},
+    clients::{ClientTrust, hints::are_same},
     error::TlsError,
     key_log::KeyLogFile,
     profile::{ClientCertificates, KeyKind, Offer, Security, Version},
@@ -51,9 +52,9 @@ impl From<ErrorStack> for TlsError {
 pub(crate) struct Settings {
     pub(crate) security: Security,
     pub(crate) psk: Option<Arc<dyn PskSource>>,
-    /// Names for the certificate request (RFC 5246 §7.4.4, RFC 8446 §4.2.4): a browser asks its user for a certificate
-    /// only if it has one of theirs.
-    pub(crate) authorities: Vec<DistinguishedName>,
+    /// Names the authorities for the certificate request (RFC 5246 §7.4.4, RFC 8446 §4.2.4): a browser asks its user for
+    /// a certificate only if it has one of theirs.
+    pub(crate) trust: Option<ClientTrust>,
     /// Application protocols, each with its length before it (RFC 7301 §3.1).
     pub(crate) alpn: Arc<[u8]>,
 }
@@ -62,15 +63,15 @@ pub(crate) struct Settings {
 pub(crate) struct Server {
     settings: Settings,
     identity: ServerIdentity,
-    /// Made anew when the certificate has been replaced.
-    made: Mutex<(Arc<Certificate>, SslContext)>,
+    /// Made anew when the certificate or the authorities of clients have been replaced.
+    made: Mutex<(Made, SslContext)>,
 }
 
 impl Server {
     pub(crate) fn new(settings: Settings, identity: ServerIdentity) -> Result<Self, TlsError> {
-        let certificate = identity.loaded();
-        let context = context(&settings, &certificate)?;
-        Ok(Self { settings, identity, made: Mutex::new((certificate, context)) })
+        let made = Made::of(&settings, &identity);
+        let context = context(&settings, &made)?;
+        Ok(Self { settings, identity, made: Mutex::new((made, context)) })
     }
 
     /// Takes a connection through its handshake; also gives the client's chain, which is yet to be verified. `guard`
@@ -98,17 +99,34 @@ impl Server {
 
     fn context(&self) -> Result<SslContext, TlsError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let certificate = self.identity.loaded();
-        if !Arc::ptr_eq(&made.0, &certificate) {
-            let fresh = context(&self.settings, &certificate)?;
-            *made = (certificate, fresh);
+        let now = Made::of(&self.settings, &self.identity);
+        if !made.0.is(&now) {
+            let fresh = context(&self.settings, &now)?;
+            *made = (now, fresh);
         }
         Ok(made.1.clone())
     }
 }
 
-fn context(settings: &Settings, certificate: &Certificate) -> Result<SslContext, TlsError> {
-    let Settings { security, psk, authorities, alpn } = settings;
+/// The contents of files that a context is made of.
+struct Made {
+    certificate: Arc<Certificate>,
+    authorities: Arc<[DistinguishedName]>,
+}
+
+impl Made {
+    fn of(settings: &Settings, identity: &ServerIdentity) -> Self {
+        let authorities = settings.trust.as_ref().map(ClientTrust::authorities).unwrap_or_default();
+        Self { certificate: identity.loaded(), authorities }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.certificate, &other.certificate) && are_same(&self.authorities, &other.authorities)
+    }
+}
+
+fn context(settings: &Settings, made: &Made) -> Result<SslContext, TlsError> {
+    let (Settings { security, psk, alpn, .. }, Made { certificate, authorities }) = (settings, made);
     let mut builder = SslContext::builder(SslMethod::tls_server())?;
     restrict(&mut builder, &security.profile.accept)?;
     builder.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
@@ -136,7 +154,7 @@ fn context(settings: &Settings, certificate: &Certificate) -> Result<SslContext,
     builder.set_verify_callback(ask, |_, _| true);
     if security.client_certificates != ClientCertificates::No {
         let mut names = Stack::new()?;
-        for name in authorities {
+        for name in &**authorities {
             names.push(X509Name::from_der(name.as_ref())?)?;
         }
         builder.set_client_ca_list(names);

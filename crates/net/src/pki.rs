@@ -8,12 +8,16 @@
 //! DIR/crl.pem              what has been revoked
 //! ```
 //!
+//! In a [rollover] there are two authorities: `ca.pem` and `crl.pem` are of both.
+//!
 //! ECDSA P-256 unless asked otherwise. RFC 5280: the authority is a CA of path length 0, other certificates are none.
 
 mod authority;
+mod bundle;
 mod files;
 mod names;
 mod revocation;
+pub mod rollover;
 
 use std::{
     fs, io,
@@ -39,9 +43,10 @@ pub use self::files::{inherit, make_directory};
 pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect},
     revocation::{Revocations, Revoked},
+    rollover::Rollover,
 };
 pub use crate::dates::{Dates, dates, next_updates};
-use crate::{error::TlsError, pem, profile::KeyKind, provider::provider, tls::TlsConfig};
+use crate::{channel::ClientCertificate, error::TlsError, pem, profile::KeyKind, provider::provider, tls::TlsConfig};
 
 /// The name of the files of the gateway's certificate and key.
 const SERVER: &str = "server";
@@ -113,6 +118,9 @@ pub enum PkiError {
         /// The file that is missing.
         missing: PathBuf,
     },
+    /// A step of a rollover that cannot be done now.
+    #[error(transparent)]
+    OutOfOrder(#[from] rollover::OutOfOrder),
     /// The existing authority has expired or does not match its key.
     #[error("the authority in {} has expired or does not fit its key; remove ca.pem and ca.key to start with a new one", .0.display())]
     Authority(PathBuf),
@@ -139,22 +147,22 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     let mut names = subject_names(names);
     let older = [directory.join(SERVER).with_added_extension("pem"), pki.certificate.clone()];
     older.iter().flat_map(|file| names::of_file(file)).for_each(|name| names::add(&mut names, name));
-    let good = |pki: &Pki| is_good(pki, &names, believable(now));
+    let good = |pki: &Pki| is_good(pki, rollover::retired(directory)?.as_deref(), &names, believable(now));
     // The authority's key is not touched while there is nothing to be signed.
     if Authority::exists(directory)? && pki.key.exists() && good(&pki)? {
         return Ok(pki);
     }
-    let authority = Authority::open_or_make(directory, now)?;
+    Authority::open_or_make(directory, now)?;
+    // Meanwhile no rollover goes on, which would have another authority sign.
+    let _lock = files::lock(&pki.ca)?;
+    let authority = Authority::open(directory)?;
     let wanted =
         Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
     let issued = authority.issue(&wanted, kind, believable(now))?;
-    // The old files may belong to the operator, so they are renamed and not removed.
-    for file in [&pki.certificate, &pki.key] {
-        if file.exists() {
-            let old = file.with_added_extension("old");
-            fs::rename(file, &old).map_err(|source| PkiError::Io { file: old, source })?;
-        }
-    }
+    // The old files may belong to the operator, so they are kept. They also stay where they are until they are
+    // replaced: the names of the next certificate are in this one.
+    files::keep_copy(&pki.certificate)?;
+    files::keep_copy(&pki.key)?;
     issued.write(&pki.certificate, &pki.key)?;
     if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
 }
@@ -167,6 +175,14 @@ pub fn ensure_others(directory: &Path, now: SystemTime) -> Result<(), PkiError> 
     let others = [KeyKind::Rsa2048, KeyKind::Rsa4096].into_iter();
     let mut there = others.filter(|kind| files(directory, *kind).certificate.exists());
     there.try_for_each(|kind| ensure_server(directory, kind, &[], now).map(drop))
+}
+
+/// Keeps commands and renewals from changing the files of a directory for as long as the result is kept. `None` where
+/// nothing can be locked: there is no authority, or the directory cannot be written.
+#[must_use]
+pub fn hold(directory: &Path) -> Option<fs::File> {
+    let file = directory.join("ca.pem");
+    file.exists().then(|| files::lock(&file).ok()).flatten()
 }
 
 /// The files of the gateway's certificate with a key of this kind.
@@ -245,11 +261,16 @@ fn validity(params: &mut CertificateParams, now: Duration, length: Duration) {
     params.not_after = epoch + now.saturating_add(length);
 }
 
-/// Whether the server's certificate comes from the authority, covers every name and will for a while, and its key is
-/// whole. A key that cannot be read at all is not replaced.
-fn is_good(pki: &Pki, names: &[ServerName<'static>], now: Duration) -> Result<bool, PkiError> {
+/// Whether the server's certificate comes from the authority, and not from one that is retired, covers every name and
+/// will for a while, and its key is whole. A key that cannot be read at all is not replaced.
+fn is_good(pki: &Pki, retired: Option<&str>, names: &[ServerName<'static>], now: Duration) -> Result<bool, PkiError> {
     let mut roots = RootCertStore::empty();
     for certificate in pem::certificates(&pki.ca)? {
+        // Clients that have heard of its end do not trust it any more.
+        let name = ClientCertificate::parse(&certificate).ok().and_then(|certificate| certificate.common_name);
+        if retired.is_some() && name.as_deref() == retired {
+            continue;
+        }
         let added = roots.add(certificate.clone());
         added.map_err(|error| TlsError::File { file: pki.ca.clone(), why: pem::why_unusable(&certificate, &error) })?;
     }

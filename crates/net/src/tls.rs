@@ -22,6 +22,8 @@ use crate::{
     dates::Dates,
     error::TlsError,
     handshakes::Elsewhere,
+    own_authority::OwnAuthority,
+    pki::Rollover,
     profile::{ClientCertificates, KeyKind, Profile, Security, Stack, Version},
     provider::{provider_of, supported},
 };
@@ -38,8 +40,7 @@ pub struct TlsConfig {
     cut_revoked: bool,
     psk: Option<Arc<dyn PskSource>>,
     elsewhere: Elsewhere,
-    /// The certificate of the gateway's own authority.
-    own_authority: Option<Arc<Path>>,
+    own_authority: Option<Arc<OwnAuthority>>,
 }
 
 /// A certificate in use, as it was read last.
@@ -129,13 +130,26 @@ impl TlsConfig {
     /// With the certificate of the gateway's own authority, for those who look at certificates.
     #[must_use]
     pub fn with_own_authority(self, file: &Path) -> Self {
-        Self { own_authority: Some(file.into()), ..self }
+        Self { own_authority: Some(Arc::new(OwnAuthority::open(file))), ..self }
     }
 
     /// The file of the certificate of the gateway's own authority, if there is one.
     #[must_use]
     pub fn own_authority(&self) -> Option<&Path> {
-        self.own_authority.as_deref()
+        self.own_authority.as_deref().map(OwnAuthority::file)
+    }
+
+    /// When the certificates of the gateway's own authority are valid: of two in a rollover, the one first by which the
+    /// gateway's certificate is.
+    #[must_use]
+    pub fn own_authority_dates(&self) -> Vec<Dates> {
+        self.own_authority.as_deref().map(OwnAuthority::dates).unwrap_or_default()
+    }
+
+    /// How far a rollover of the gateway's own authority is; `None` if none is under way.
+    #[must_use]
+    pub fn rollover(&self) -> Option<Rollover> {
+        self.own_authority.as_deref()?.rollover()
     }
 
     /// Knowing pre-shared keys.
@@ -227,6 +241,9 @@ impl TlsConfig {
         if let Some(trust) = &self.trust {
             trust.reload()?;
         }
+        if let Some(own) = &self.own_authority {
+            own.reload();
+        }
         for (identity, fresh) in self.identities.iter().zip(fresh) {
             identity.replace(fresh);
         }
@@ -242,7 +259,8 @@ impl TlsConfig {
         let own = self.identities.iter().flat_map(ServerIdentity::files);
         let clients = self.trust.iter().flat_map(ClientTrust::files);
         let by_name = self.by_name.iter().map(ByName::file);
-        own.chain(clients).chain(by_name).map(Path::to_path_buf).collect()
+        let authority = self.own_authority().filter(|file| !clients.clone().any(|one| one == *file));
+        own.chain(clients).chain(by_name).chain(authority).map(Path::to_path_buf).collect()
     }
 
     /// Does handshakes for a TCP listener that speaks one of `alpn`; a client that offers no protocol is served as
@@ -353,7 +371,7 @@ impl TlsConfig {
         let settings = crate::openssl::Settings {
             security,
             psk,
-            authorities: self.trust.as_ref().map(ClientTrust::authorities).unwrap_or_default(),
+            trust: self.trust.clone(),
             alpn: crate::openssl::wire(alpn).into(),
         };
         crate::openssl::Server::new(settings, identity)

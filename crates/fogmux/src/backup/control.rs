@@ -11,10 +11,11 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fogmux_store::{JournalStore, StoreFile};
+use tokio::sync::Mutex;
 
 use crate::exit::{Failure, Status};
 
@@ -35,6 +36,9 @@ const CLIENTS_MAX: usize = 8;
 /// The stack of a thread, which copies segments to a socket.
 const STACK: usize = 256 << 10;
 
+/// Held by whoever copies the store: one at a time.
+pub(crate) type Copies = Arc<Mutex<()>>;
+
 /// The gateway's side. The socket is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -44,7 +48,7 @@ pub(crate) struct Control {
 impl Control {
     /// Opens the socket, and serves it with a thread of its own. Whoever has the store open owns the data directory, so
     /// a socket that is there already was left behind.
-    pub(crate) fn open(directory: &Path, store: JournalStore) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Path, store: JournalStore, copies: Copies) -> io::Result<Self> {
         let socket = directory.join(NAME);
         match std::fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -53,7 +57,7 @@ impl Control {
         let listener = at(directory, |path| UnixListener::bind(path))?;
         // The data directory is closed to others as well.
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
-        let serve = move || accept(&listener, &Arc::new(store));
+        let serve = move || accept(&listener, &Arc::new(store), &copies);
         thread("control").spawn(serve)?;
         Ok(Self { socket })
     }
@@ -64,8 +68,7 @@ fn thread(name: &str) -> std::thread::Builder {
 }
 
 /// Gives each client a thread, so that one that says nothing does not keep others from being heard.
-fn accept(listener: &UnixListener, store: &Arc<JournalStore>) {
-    let copies = Arc::new(Mutex::new(()));
+fn accept(listener: &UnixListener, store: &Arc<JournalStore>, copies: &Copies) {
     let clients = Arc::new(());
     let mut failing = false;
     for client in listener.incoming() {
@@ -86,7 +89,7 @@ fn accept(listener: &UnixListener, store: &Arc<JournalStore>) {
             let _ = (&client).write_all(b"error others are waiting already\n");
             continue;
         }
-        let (counted, store, copies) = (Arc::clone(&clients), Arc::clone(store), Arc::clone(&copies));
+        let (counted, store, copies) = (Arc::clone(&clients), Arc::clone(store), Arc::clone(copies));
         let serve = move || {
             let _counted = counted;
             if let Err(error) = serve(&client, &store, &copies) {
@@ -124,7 +127,7 @@ fn serve(client: &UnixStream, store: &JournalStore, copies: &Mutex<()>) -> io::R
     if line(&mut BufReader::new(request))? != REQUEST {
         return out.write_all(b"error this gateway is of another release\n");
     }
-    let _alone = copies.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = copies.blocking_lock();
     out.write_all(b"ok\n")?;
     tracing::info!("a copy of the store is made for a backup");
     let copied = store.copy(&mut |StoreFile { name, bytes, content }| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,9 @@ pub(super) struct Members {
 /// by then: without them it begins above any number that was used, and has each client prove that its request is new
 /// (RFC 8613 appendix B.1). The manifest says how far numbers were reserved by then.
 const OF_A_RUN: [&str; 2] = ["journal", "journal.lock"];
+
+/// Certificates, keys and revocation lists have less.
+const AT_ONCE_BYTES_MAX: u64 = 4 << 20;
 
 /// A file or directory, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,26 @@ pub(super) fn find(config: &Config, file: Option<&Path>, directory: &Path) -> Re
         members.named.insert(key.to_owned(), path);
     }
     Ok(members)
+}
+
+impl Members {
+    /// Reads the files of the authority, which belong together, while no command and no renewal changes them. The lock
+    /// is not held longer than that, for whoever takes the backup may be slow.
+    pub(super) fn read_at_once(&self, directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+        let _lock = fogmux_net::pki::hold(directory);
+        let mut read = BTreeMap::new();
+        for member in self.files.iter().filter(|member| member.path.parent() == Some(directory)) {
+            let mut content = Vec::new();
+            match member.open().and_then(|(file, _)| file.take(AT_ONCE_BYTES_MAX).read_to_end(&mut content)) {
+                Ok(bytes) if (bytes as u64) < AT_ONCE_BYTES_MAX => drop(read.insert(member.name.clone(), content)),
+                // It is copied with the others.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Failure::io(member.path.display(), &error)),
+            }
+        }
+        Ok(read)
+    }
 }
 
 /// Returns whether a file is one of the data directory, whatever either is called. A link that leads out of it is not.

@@ -3,15 +3,17 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fogmux_auth::{Acl, CertificateRules, Problems as Found, Psks, Users};
+use fogmux_net::pki::Rollover;
 use fogmux_net::{ClientTrust, Named, TlsConfig};
 
 use super::of_file;
 use crate::config::{Config, Location, Problem};
 use crate::exit::Failure;
 use crate::oscore::{self, Keyring};
-use crate::{acme, data, home, kept, regular};
+use crate::{acme, data, home, kept, regular, rollover};
 
 /// The problems for which a reload would be refused.
 #[derive(Debug, Default)]
@@ -86,6 +88,9 @@ impl Judged {
                 (_, _) => {}
             }
         }
+        if self.problems.is_empty() && authority.exists() {
+            self.rollover(&authority);
+        }
         let believed = tls.client_ca_file.clone().unwrap_or(authority);
         let lists = home::lists(config, directory);
         let are_named = tls.client_ca_file.is_some() && tls.crl_file.is_some();
@@ -104,6 +109,16 @@ impl Judged {
             && let Err(error) = TlsConfig::load(&certificate, &key)
         {
             self.note("tls", of_file(&key, error));
+        }
+    }
+
+    /// A rollover of the gateway's own authority that is under way or due.
+    fn rollover(&mut self, authority: &Path) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        match Rollover::of(authority.parent().unwrap_or(Path::new("."))) {
+            Ok(Some(found)) => self.warnings.push(rollover::said(&found, now)),
+            Ok(None) => self.warnings.extend(rollover::due(authority, now)),
+            Err(error) => self.note("tls", Found::of_file(authority, error.to_string())),
         }
     }
 

@@ -24,6 +24,42 @@ pub(crate) enum Pki {
     Revoke(PkiRevoke),
     /// List certificates
     List(PkiList),
+    /// Have another authority take the place of the present one, while both are trusted
+    #[command(subcommand)]
+    Rollover(PkiRollover),
+}
+
+/// The steps of a rollover of the authority. Each says what to do next, and may be repeated.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PkiRollover {
+    /// Make another authority and trust both; client certificates are by the new one from now on
+    Begin(PkiInit),
+    /// Have the gateway's own certificate by the new authority as well
+    Switch(PkiRolloverStep),
+    /// End the trust in the old authority
+    Finish(PkiRolloverFinish),
+    /// Say how far a rollover is, and which clients have certificates by the old authority
+    Status(PkiRolloverStep),
+}
+
+/// A step without arguments of its own.
+#[derive(Debug, Args)]
+pub(crate) struct PkiRolloverStep {
+    #[command(flatten)]
+    pub(crate) files: Files,
+}
+
+/// Ends a rollover.
+#[derive(Debug, Args)]
+pub(crate) struct PkiRolloverFinish {
+    /// Go on though clients that have a certificate by the new authority may still show the old one
+    #[arg(long)]
+    pub(crate) replaced: bool,
+    /// Go on though clients have no certificate but one by the old authority
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) files: Files,
 }
 
 /// Kinds of keys.

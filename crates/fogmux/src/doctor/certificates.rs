@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fogmux_net::pki::Rollover;
 use fogmux_net::{TlsConfig, pki};
 
 use super::Subject;
@@ -10,6 +11,7 @@ use super::finding::Report;
 use super::gateway::RESTART;
 use crate::data;
 use crate::modes::quoted;
+use crate::rollover;
 use fogmux_net::validity::{Days, Stage, Validity};
 
 /// A file of certificates, and what replaces it.
@@ -50,15 +52,37 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
             all.extend(files.into_iter().map(|file| Certificate { file, mend: RESTART.to_owned() }));
         }
     }
-    let authority = tls.client_ca_file.clone().unwrap_or_else(|| directory.join(data::AUTHORITY));
-    let mend = format!("openssl x509 -noout -dates -in {}", quoted(&authority));
-    all.push(Certificate { file: authority, mend });
+    let of_gateway = directory.join(data::AUTHORITY);
+    if let Some(file) = &tls.client_ca_file {
+        let mend = format!("openssl x509 -noout -dates -in {}", quoted(file));
+        all.push(Certificate { file: file.clone(), mend });
+    }
+    if tls.client_ca_file.is_none() || tls.certificate_file.is_none() {
+        all.push(Certificate { file: of_gateway.clone(), mend: BEGIN.to_owned() });
+        authority(&of_gateway, *now, report);
+    }
     for certificate in all.iter().filter(|certificate| certificate.file.exists()) {
         dates(certificate, *now, report);
     }
     let list = tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
     if list.exists() {
         revocations(&list, *now, report);
+    }
+}
+
+/// The command that replaces the gateway's own authority.
+const BEGIN: &str = "fogmux pki rollover begin";
+
+/// The end of the gateway's own authority, and a rollover that is under way.
+fn authority(file: &Path, now: Duration, report: &mut Report) {
+    let Some(directory) = file.parent().filter(|_| file.exists()) else { return };
+    match Rollover::of(directory) {
+        Err(error) => report.problem("authority", error.to_string(), ""),
+        Ok(Some(found)) => report.ok("authority", rollover::said(&found, now)),
+        Ok(None) => match rollover::due(file, now) {
+            Some(text) => report.warning("authority", text, BEGIN),
+            None => report.ok("authority", format!("{}: no rollover is due", file.display())),
+        },
     }
 }
 

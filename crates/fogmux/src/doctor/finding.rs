@@ -28,7 +28,7 @@ impl Level {
 }
 
 /// The names of all findings; `docs/operating/doctor.md` explains each.
-pub(super) const NAMES: [&str; 32] = [
+pub(super) const NAMES: [&str; 33] = [
     "configuration",
     "configuration-remark",
     "data-directory",
@@ -45,6 +45,7 @@ pub(super) const NAMES: [&str; 32] = [
     "files-open",
     "files-owner",
     "certificate",
+    "authority",
     "certificate-key",
     "acme-certificate",
     "acme-failure",

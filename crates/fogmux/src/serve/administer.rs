@@ -10,7 +10,12 @@ use fogmux_gateway::administration::{
     Command, DeleteUser, PutUser, RULES_BYTES_MAX, Refusal, Requester, RulesFile, WriteRules,
 };
 
+#[cfg(feature = "http")]
+use fogmux_gateway::administration::Download;
+
 use super::reload::Reloader;
+#[cfg(feature = "http")]
+use crate::backup::{control::Copies, send::Sent};
 use crate::callback;
 use crate::compose::Running;
 use crate::data;
@@ -34,10 +39,25 @@ impl Reloader {
                 drop(answer.send(by.check(&running.authority).and_then(|()| self.set_log_filter(&filter))));
             }
             #[cfg(feature = "http")]
+            Command::Backup(by, answer) => drop(answer.send(self.backup(running, &by))),
+            #[cfg(feature = "http")]
             Command::Bench(command) => {
                 self.benches.command(&self.home.directory, &running.gateway.shared, *command);
             }
         }
+    }
+
+    #[cfg(feature = "http")]
+    fn backup(&self, running: &Running, by: &Requester) -> Result<Download, Refusal> {
+        by.check(&running.authority)?;
+        let sent = Sent {
+            config: self.config.clone(),
+            file: self.config_file(),
+            directory: self.home.directory.clone(),
+            store: running.store(),
+            copies: Copies::clone(&self.copies),
+        };
+        sent.begin()
     }
 
     fn sources(&self) -> Result<Sources, Refusal> {

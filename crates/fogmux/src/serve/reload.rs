@@ -4,7 +4,7 @@
 //! Files are read when they have not changed for a moment: one that is being written may end at any line, and then
 //! lack what it refuses.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fogmux_auth::Rules;
@@ -19,6 +19,7 @@ use super::watch::Watch;
 use super::{banner, configuration};
 #[cfg(feature = "acme")]
 use crate::acme;
+use crate::backup::control::Copies;
 #[cfg(feature = "http")]
 use crate::benches::Benches;
 use crate::cli::Serve;
@@ -52,6 +53,9 @@ pub(crate) struct Reloader {
     renewal: Renewal,
     #[cfg(feature = "acme")]
     acme: Option<acme::Engine>,
+    /// Held while the store is copied.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "backups over HTTP take it"))]
+    pub(super) copies: Copies,
     #[cfg(feature = "http")]
     pub(super) benches: Benches,
 }
@@ -66,7 +70,7 @@ struct Fresh {
 
 impl Reloader {
     /// `watch` was started before anything was read.
-    pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
+    pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch, copies: Copies) -> Self {
         let (clock, expiry, renewal) = (Clock::new(), Expiry::default(), Renewal::default());
         #[cfg(feature = "acme")]
         let acme = acme::Engine::new(&config, &home);
@@ -79,11 +83,18 @@ impl Reloader {
             clock,
             expiry,
             renewal,
+            copies,
             #[cfg(feature = "acme")]
             acme,
             #[cfg(feature = "http")]
             benches: Benches::default(),
         }
+    }
+
+    /// The configuration file; `None` for the built-in defaults.
+    #[cfg(feature = "http")]
+    pub(super) fn config_file(&self) -> Option<PathBuf> {
+        self.arguments.config.clone()
     }
 
     /// Begins to take the commands of administrators.

@@ -5,6 +5,7 @@
 //! send what changes something: browsers ask first (a preflight) for DELETE and for JSON, the service refuses foreign
 //! origins, and the gate is [`state::check_admin`].
 
+mod backup;
 mod bench;
 mod certificates;
 mod changes;
@@ -73,6 +74,7 @@ where
         Resource::Rules => files::write(conn, identity, parts, body).await,
         Resource::LogLevel if is_safe => log::read(conn).await.map(json),
         Resource::LogLevel => log::write(conn, identity, parts, body).await.map(json),
+        Resource::Backup => backup::download(conn, identity).await,
         Resource::Bench if is_safe => bench::document(conn, BenchCommand::List).await.map(json),
         Resource::Bench => bench::submit(conn, identity, parts, body).await,
         Resource::BenchChoices => bench::document(conn, BenchCommand::Choices).await.map(json),

@@ -9,6 +9,7 @@ use fogmux_http::{
     Kind, Problem,
     exposition::{self, Format},
 };
+use fogmux_net::pki::rollover::Phase;
 use fogmux_store::State;
 use http::{
     HeaderMap, Response,
@@ -160,6 +161,7 @@ impl Snapshot {
             let gauge = ConstGauge::new(i64::try_from(unix_s).unwrap_or(i64::MAX));
             gauge.encode(family.encode_family(&[("listener", listener)])?)?;
         }
+        self.encode_authorities(encoder)?;
         if let Some(unix_s) = self.0.metrics.certificates.of_acme_unix_s() {
             let help = "When the certificate of the ACME server expires, in seconds since 1970";
             let gauge = ConstGauge::new(i64::try_from(unix_s).unwrap_or(i64::MAX));
@@ -171,6 +173,27 @@ impl Snapshot {
             ("acme_failures", "Attempts to have a certificate issued that failed", &acme.failures),
         ] {
             ConstCounter::new(counter.get()).encode(descriptor(encoder, name, help, MetricType::Counter)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_authorities(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let certificates = &self.0.metrics.certificates;
+        let authorities = certificates.authorities_not_after_unix_s();
+        if authorities.is_empty() {
+            return Ok(());
+        }
+        let help = "When the gateway's own authority ends, of both in a rollover, in seconds since 1970";
+        let mut family = descriptor(encoder, "authority_not_after_seconds", help, MetricType::Gauge)?;
+        for (subject, unix_s) in authorities {
+            let gauge = ConstGauge::new(i64::try_from(unix_s).unwrap_or(i64::MAX));
+            gauge.encode(family.encode_family(&[("authority", &*subject)])?)?;
+        }
+        let help = "Whether a rollover of the gateway's own authority is in this phase";
+        let mut family = descriptor(encoder, "authority_rollover", help, MetricType::Gauge)?;
+        for phase in [Phase::Begun, Phase::Switched] {
+            let gauge = ConstGauge::new(i64::from(certificates.rollover() == Some(phase)));
+            gauge.encode(family.encode_family(&[("phase", phase.name())])?)?;
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! The body of a response, whatever version carries it.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -16,7 +15,7 @@ use super::{
     io::Progress,
     unread::{SMALL_BYTES, Step, Unread},
 };
-use crate::unfinished::Waiter;
+use crate::{administration::Download, unfinished::Waiter};
 
 /// The body of a response: empty, bytes, or a stream of events.
 pub(super) struct Payload {
@@ -24,6 +23,11 @@ pub(super) struct Payload {
     /// Counts the request as open until its answer is out.
     open: Option<Open>,
 }
+
+/// The end of a body that is not complete: the connection or the stream is broken off, so that the client sees it.
+#[derive(Debug, thiserror::Error)]
+#[error("the file is incomplete")]
+pub(super) struct Incomplete;
 
 enum Kind {
     Empty,
@@ -33,6 +37,8 @@ enum Kind {
     /// Bytes that are counted until the client has taken them.
     Unread(Box<Unread>),
     Events(Box<Follow>),
+    /// A file that is sent while it is made.
+    Download(Box<Download>),
     /// A stream that is written without hyper.
     Elsewhere(Rc<Progress>),
 }
@@ -60,6 +66,10 @@ impl Payload {
         Self { kind: Kind::Events(Box::new(follow)), open: None }
     }
 
+    pub(super) fn download(download: Download) -> Self {
+        Self { kind: Kind::Download(Box::new(download)), open: None }
+    }
+
     /// The placeholder of a stream that takes over the connection once the head of the response is written.
     pub(super) fn elsewhere(progress: &Rc<Progress>) -> Self {
         Self { kind: Kind::Elsewhere(Rc::clone(progress)), open: None }
@@ -76,7 +86,7 @@ impl Payload {
             Kind::Empty => Some(Bytes::new()),
             Kind::Full(bytes) => bytes.clone(),
             Kind::Unread(unread) => Some(unread.rest().clone()),
-            Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => None,
+            Kind::Unsized | Kind::Events(_) | Kind::Download(_) | Kind::Elsewhere(_) => None,
         }
     }
 
@@ -84,9 +94,13 @@ impl Payload {
     pub(super) fn large(&self) -> Option<Bytes> {
         match &self.kind {
             Kind::Full(Some(bytes)) if bytes.len() > SMALL_BYTES => Some(bytes.clone()),
-            Kind::Full(_) | Kind::Empty | Kind::Unsized | Kind::Unread(_) | Kind::Events(_) | Kind::Elsewhere(_) => {
-                None
-            }
+            Kind::Full(_)
+            | Kind::Empty
+            | Kind::Unsized
+            | Kind::Unread(_)
+            | Kind::Events(_)
+            | Kind::Download(_)
+            | Kind::Elsewhere(_) => None,
         }
     }
 
@@ -94,7 +108,9 @@ impl Payload {
     pub(super) fn waiter(&self) -> Option<&Arc<Waiter>> {
         match &self.kind {
             Kind::Unread(unread) => Some(unread.waiter()),
-            Kind::Full(_) | Kind::Empty | Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => None,
+            Kind::Full(_) | Kind::Empty | Kind::Unsized | Kind::Events(_) | Kind::Download(_) | Kind::Elsewhere(_) => {
+                None
+            }
         }
     }
 
@@ -108,9 +124,9 @@ impl Payload {
 
 impl Body for Payload {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Incomplete;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
         match &mut self.kind {
             Kind::Empty | Kind::Unsized => Poll::Ready(None),
             Kind::Full(bytes) => {
@@ -135,6 +151,15 @@ impl Body for Payload {
                 self.note(if let Poll::Ready(Some(_)) = &polled { Step::Gave(None) } else { Step::Empty });
                 polled.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
             }
+            Kind::Download(download) => {
+                let polled = download.pieces.poll_recv(cx);
+                self.note(if let Poll::Ready(Some(_)) = &polled { Step::Gave(None) } else { Step::Empty });
+                polled.map(|piece| match piece {
+                    Some(piece) if piece.is_empty() => None,
+                    Some(piece) => Some(Ok(Frame::data(piece))),
+                    None => Some(Err(Incomplete)),
+                })
+            }
         }
     }
 
@@ -143,7 +168,7 @@ impl Body for Payload {
             Kind::Empty | Kind::Unsized => true,
             Kind::Full(bytes) => bytes.is_none(),
             Kind::Unread(unread) => unread.is_end(),
-            Kind::Events(_) | Kind::Elsewhere(_) => false,
+            Kind::Events(_) | Kind::Download(_) | Kind::Elsewhere(_) => false,
         }
     }
 
@@ -152,7 +177,7 @@ impl Body for Payload {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Kind::Unread(unread) => SizeHint::with_exact(unread.rest().len() as u64),
-            Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => SizeHint::default(),
+            Kind::Unsized | Kind::Events(_) | Kind::Download(_) | Kind::Elsewhere(_) => SizeHint::default(),
         }
     }
 }

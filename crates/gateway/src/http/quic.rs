@@ -35,7 +35,7 @@ use super::{
     conn::Conn,
     context::HttpContext,
     io::Carrier,
-    payload::{Open, Payload},
+    payload::{Incomplete, Open, Payload},
 };
 use crate::{Peer, audit::RefusedLogin, deadline::in_time, listener::Listen, listening::Place};
 
@@ -338,7 +338,8 @@ async fn respond(
         let mut bytes = tokio::select! {
             biased;
             frame = next(&mut payload) => match frame {
-                Some(bytes) => bytes,
+                Some(Ok(bytes)) => bytes,
+                Some(Err(Incomplete)) => return None,
                 None => break,
             },
             _ = quic.closed() => return None,
@@ -352,7 +353,9 @@ async fn respond(
     send.finish().await.ok()
 }
 
-async fn next(payload: &mut Payload) -> Option<Bytes> {
-    let frame = Pin::new(payload).frame().await?;
-    frame.unwrap_or_else(|never| match never {}).into_data().ok()
+async fn next(payload: &mut Payload) -> Option<Result<Bytes, Incomplete>> {
+    match Pin::new(payload).frame().await? {
+        Ok(frame) => frame.into_data().ok().map(Ok),
+        Err(error) => Some(Err(error)),
+    }
 }

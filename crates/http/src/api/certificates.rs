@@ -11,6 +11,20 @@ pub struct Certificates {
     pub certificates: Vec<CertificateEntry>,
     /// The revocation lists in use.
     pub revocation_lists: Vec<RevocationListEntry>,
+    /// The rollover of the gateway's own authority; absent if none is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollover: Option<RolloverEntry>,
+}
+
+/// A rollover that is under way.
+#[derive(Debug, Serialize)]
+pub struct RolloverEntry {
+    /// `begun` or `switched`.
+    pub phase: &'static str,
+    /// The subject of the authority that is to go.
+    pub old: String,
+    /// The subject of the authority that is to stay.
+    pub new: String,
 }
 
 /// A certificate.

@@ -39,6 +39,8 @@ pub enum Resource {
     LogLevel,
     /// `/api/v1/rules/test`: what the rules decide.
     RuleTest,
+    /// `/api/v1/backup`: a copy of everything that the gateway keeps.
+    Backup,
     /// `/api/v1/bench`: measurements of the traffic generator.
     Bench,
     /// `/api/v1/bench/choices`: what may be measured.
@@ -52,7 +54,7 @@ pub enum Resource {
 }
 
 /// The resources of one path each, below `/api/v1/`.
-const PATHS: [(&str, Resource); 15] = [
+const PATHS: [(&str, Resource); 16] = [
     ("status", Resource::Status),
     ("topics", Resource::Topics),
     ("listeners", Resource::Listeners),
@@ -66,6 +68,7 @@ const PATHS: [(&str, Resource); 15] = [
     ("rules", Resource::Rules),
     ("log-level", Resource::LogLevel),
     ("rules/test", Resource::RuleTest),
+    ("backup", Resource::Backup),
     ("bench", Resource::Bench),
     ("bench/choices", Resource::BenchChoices),
 ];
@@ -142,7 +145,7 @@ impl Resource {
             Self::Client(_) | Self::Session(_) => "DELETE, OPTIONS",
             Self::User => "PUT, DELETE, OPTIONS",
             Self::Rules | Self::LogLevel => "GET, HEAD, PUT, OPTIONS",
-            Self::RuleTest => "POST, OPTIONS",
+            Self::RuleTest | Self::Backup => "POST, OPTIONS",
         }
     }
 

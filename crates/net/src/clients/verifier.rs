@@ -10,16 +10,14 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 
-use super::{ClientTrust, refused};
+use super::{ClientTrust, hints::Hints, refused};
 use crate::{channel::ClientCertificate, profile::KeyKind};
 
 /// The verifier for rustls.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// The names of the authorities when the listener was opened: a browser asks its user for a certificate only if it
-    /// has one of these. An authority added later is named after a restart; clients may show its certificates before
-    /// that.
-    pub(super) authorities: Vec<DistinguishedName>,
+    /// The names of the authorities: a browser asks its user for a certificate only if it has one of these.
+    pub(super) hints: Hints,
     pub(super) trust: ClientTrust,
     pub(super) mandatory: bool,
     pub(super) key: Option<KeyKind>,
@@ -32,7 +30,7 @@ impl ClientCertVerifier for Verifier {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.authorities
+        self.hints.at(&self.trust.authorities())
     }
 
     fn verify_client_cert(

@@ -8,16 +8,18 @@ use std::{
 };
 
 use rcgen::{
-    CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, OtherNameValue, RevokedCertParams, SanType, SerialNumber,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    OtherNameValue, SanType, SerialNumber,
 };
 use rustls::pki_types::ServerName;
 use zeroize::Zeroizing;
 
 use super::{
-    CA_VALIDITY, PkiError, Revocations, Revoked, believable, ca_name, ca_params,
-    files::{Access, create, lock, put_in_place, stage, staged, write},
-    new_key, validity,
+    PkiError, believable,
+    bundle::Bundle,
+    ca_name, ca_params,
+    files::{Access, create, put_in_place, stage, staged, write},
+    new_key, rollover, validity,
 };
 use crate::{channel::ClientCertificate, error::TlsError, pem, profile::KeyKind};
 
@@ -33,9 +35,9 @@ const FILES: [&str; 2] = ["ca.pem", "ca.key"];
 
 /// An authority that can sign.
 pub struct Authority {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     certificate: PathBuf,
-    key: KeyPair,
+    pub(super) key: KeyPair,
 }
 
 /// The purpose of a certificate (extended key usage, RFC 5280 §4.2.1.12).
@@ -137,7 +139,7 @@ impl Authority {
         }
     }
 
-    /// The authority of a directory.
+    /// The authority of a directory: in a rollover, the one that signs for the gateway.
     ///
     /// # Errors
     /// [`PkiError`]; half of one is an error as well.
@@ -146,11 +148,56 @@ impl Authority {
         let [certificate, key] = FILES.map(|name| directory.join(name));
         let key = read_key(&key)?;
         // The certificate is put together again from its key when something is signed, so it has to be one of ours.
-        let theirs = inspect(&certificate)?.common_name;
-        if theirs.as_deref() != Some(ca_name(&key).as_str()) {
+        if !Bundle::read(&certificate)?.contains(&ca_name(&key)) {
             return Err(PkiError::Authority(certificate));
         }
-        Ok(Self { directory: directory.into(), certificate, key })
+        Ok(Self::of(directory, key))
+    }
+
+    /// The authority that signs for devices, made with an ECDSA key when there is none. It is another one than that of
+    /// the gateway while a rollover has begun and not switched.
+    ///
+    /// # Errors
+    /// [`PkiError`].
+    pub fn for_devices(directory: &Path, now: SystemTime) -> Result<Self, PkiError> {
+        let own = Self::open_or_make(directory, now)?;
+        Ok(rollover::key_for_devices(directory)?.map_or(own, |key| Self::of(directory, key)))
+    }
+
+    /// The authorities of a directory that keep revocation lists: both in a rollover.
+    ///
+    /// # Errors
+    /// [`PkiError`].
+    pub fn all(directory: &Path) -> Result<Vec<Self>, PkiError> {
+        let mut all = vec![Self::open(directory)?];
+        let trusted = Bundle::read(&directory.join("ca.pem"))?;
+        for name in [rollover::NEXT, rollover::OLD] {
+            let file = directory.join(name);
+            if !file.exists() {
+                continue;
+            }
+            let more = Self::of(directory, read_key(&file)?);
+            if trusted.contains(&more.name()) && all.iter().all(|one| one.name() != more.name()) {
+                all.push(more);
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) fn of(directory: &Path, key: KeyPair) -> Self {
+        Self { directory: directory.into(), certificate: directory.join("ca.pem"), key }
+    }
+
+    /// The common name of its certificate.
+    #[must_use]
+    pub fn name(&self) -> String {
+        ca_name(&self.key)
+    }
+
+    /// Whether a certificate names it as its issuer.
+    #[must_use]
+    pub fn has_signed(&self, certificate: &ClientCertificate) -> bool {
+        certificate.issuer.ends_with(&format!("CN={}", self.name()))
     }
 
     /// A new authority.
@@ -173,7 +220,7 @@ impl Authority {
         stage(&certificate, &made.pem(), Access::Everybody)?;
         write(&key, &Zeroizing::new(pair.serialize_pem()), Access::Owner)?;
         put_in_place(&certificate)?;
-        Ok(Self { directory: directory.into(), certificate, key: pair })
+        Ok(Self::of(directory, pair))
     }
 
     /// The file of its certificate.
@@ -218,49 +265,6 @@ impl Authority {
         let made = made.map_err(|source| PkiError::Key { file: self.certificate.clone(), source })?;
         Ok(Issued { certificate: made.pem(), key: Zeroizing::new(pair.serialize_pem()) })
     }
-
-    /// Adds a certificate's serial number to the revocation list, in hexadecimal digits; whether it was not on it yet.
-    /// Waits for others who do the same, so that two at once lose nothing.
-    ///
-    /// # Errors
-    /// [`PkiError`]; the list stays as it was.
-    pub fn revoke(&self, serial: &str, now: SystemTime) -> Result<bool, PkiError> {
-        let file = self.revocation_list();
-        let _lock = lock(&file)?;
-        let mut list = Revocations::load(&file)?;
-        if list.contains(serial) {
-            return Ok(false);
-        }
-        let now = believable(now);
-        list.revoked.push(Revoked { serial: serial.to_ascii_lowercase(), unix_s: now.as_secs() });
-        list.number = list.number.saturating_add(1);
-        self.publish(&list, now)?;
-        Ok(true)
-    }
-
-    fn publish(&self, list: &Revocations, now: Duration) -> Result<(), PkiError> {
-        let file = self.revocation_list();
-        let epoch = rcgen::date_time_ymd(1970, 1, 1);
-        let revoked = list.revoked.iter().map(|revoked| RevokedCertParams {
-            serial_number: SerialNumber::from_slice(&revoked.bytes()),
-            revocation_time: epoch + Duration::from_secs(revoked.unix_s),
-            reason_code: None,
-            invalidity_date: None,
-        });
-        let params = CertificateRevocationListParams {
-            this_update: epoch + now,
-            // As long as the authority: a gateway without a network must not stop believing its own list.
-            next_update: epoch + now.saturating_add(CA_VALIDITY),
-            crl_number: SerialNumber::from(list.number),
-            issuing_distribution_point: None,
-            revoked_certs: revoked.collect(),
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        let issuer_params = ca_params(&self.key, now);
-        let made = params.signed_by(&Issuer::from_params(&issuer_params, &self.key));
-        let made = made.and_then(|list| list.pem()).map_err(|source| PkiError::Key { file: file.clone(), source })?;
-        write(&file, &made, Access::Everybody)
-    }
 }
 
 /// Whether the creation of an authority was interrupted before its certificate had its name.
@@ -269,7 +273,7 @@ fn is_interrupted(certificate: &Path, key: &Path) -> bool {
     name.is_some_and(|name| read_key(key).is_ok_and(|key| *name == *ca_name(&key)))
 }
 
-fn read_key(file: &Path) -> Result<KeyPair, PkiError> {
+pub(super) fn read_key(file: &Path) -> Result<KeyPair, PkiError> {
     let text = fs::read_to_string(file).map_err(|source| PkiError::Io { file: file.into(), source })?;
     KeyPair::from_pem(&Zeroizing::new(text)).map_err(|source| PkiError::Key { file: file.into(), source })
 }

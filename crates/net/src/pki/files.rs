@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use zeroize::Zeroizing;
+
 use super::PkiError;
 
 /// Makes a directory into which only its owner looks.
@@ -84,14 +86,39 @@ pub(super) fn staged(file: &Path) -> PathBuf {
 
 /// Gives a staged file its name, and has that on the disk.
 pub(super) fn put_in_place(file: &Path) -> Result<(), PkiError> {
-    let named = fs::rename(staged(file), file).and_then(|()| synchronise_names(file));
+    let named =
+        interruption::point().and_then(|()| fs::rename(staged(file), file)).and_then(|()| synchronise_names(file));
     named.map_err(|source| PkiError::Io { file: file.into(), source })
+}
+
+/// Copies a file that is there to one with `.old` at the end of its name, for its owner. One that cannot be read gets
+/// that name.
+pub(super) fn keep_copy(file: &Path) -> Result<(), PkiError> {
+    let old = file.with_added_extension("old");
+    match fs::read_to_string(file).map(Zeroizing::new) {
+        Ok(text) => write(&old, &text, Access::Owner),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(_) => rename(file, &old),
+    }
+}
+
+/// Gives a file another name in its directory, in place of what has that name, and has that on the disk.
+pub(super) fn rename(file: &Path, name: &Path) -> Result<(), PkiError> {
+    let renamed = interruption::point().and_then(|()| fs::rename(file, name)).and_then(|()| synchronise_names(name));
+    renamed.map_err(|source| PkiError::Io { file: file.into(), source })
+}
+
+/// Removes a file, and has that on the disk.
+pub(super) fn remove(file: &Path) -> Result<(), PkiError> {
+    let removed = interruption::point().and_then(|()| fs::remove_file(file)).and_then(|()| synchronise_names(file));
+    removed.map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
 /// Writes a file under the name of [`staged`] ones, and has it on the disk with that name.
 pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
     let temporary = staged(file);
     let attempt = || {
+        interruption::point()?;
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -109,6 +136,7 @@ pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiEr
         let mut open = options.open(&temporary)?;
         #[cfg(unix)]
         inherit(&open, file)?;
+        interruption::point()?;
         open.write_all(text.as_bytes())?;
         open.sync_all()?;
         synchronise_names(&temporary)
@@ -158,4 +186,38 @@ pub(super) fn lock(file: &Path) -> Result<fs::File, PkiError> {
         Ok(lock)
     };
     attempt().map_err(|source| PkiError::Io { file: beside.clone(), source })
+}
+
+/// Where tests interrupt what is done to files.
+#[cfg(not(test))]
+mod interruption {
+    #[expect(clippy::unnecessary_wraps, reason = "in tests it fails")]
+    pub(super) const fn point() -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod interruption {
+    use std::{cell::Cell, io};
+
+    thread_local! {
+        static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    /// Lets so many operations of this thread through, and fails those that follow; `None` ends that.
+    pub(in crate::pki) fn after(operations: Option<usize>) {
+        LEFT.set(operations);
+    }
+
+    pub(super) fn point() -> io::Result<()> {
+        match LEFT.get() {
+            None => Ok(()),
+            Some(0) => Err(io::Error::other("interrupted")),
+            Some(left) => {
+                LEFT.set(Some(left - 1));
+                Ok(())
+            }
+        }
+    }
 }

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-use fogmux_http::api::{CertificateEntry, Certificates, Moment, RevocationListEntry};
+use fogmux_http::api::{CertificateEntry, Certificates, Moment, RevocationListEntry, RolloverEntry};
 use fogmux_net::{
-    InUse, Role, TlsConfig, pki,
+    InUse, Role, TlsConfig,
+    pki::{self, Rollover},
     validity::{DAY_S, Validity},
 };
 
@@ -17,14 +18,19 @@ pub(super) fn document(conn: &Conn) -> Vec<u8> {
     let shared = &conn.ctx.shared;
     let now_unix_s = conn.ctx.unix_ms(conn.ctx.now()) / 1000;
     let Some(tls) = shared.metrics.certificates.tls() else {
-        return Certificates { certificates: Vec::new(), revocation_lists: Vec::new() }.to_json();
+        return Certificates { certificates: Vec::new(), revocation_lists: Vec::new(), rollover: None }.to_json();
     };
     let entry = |one: InUse| entry(tls, shared, &one, now_unix_s);
     let mut certificates: Vec<CertificateEntry> = tls.in_use().into_iter().map(entry).collect();
     if !certificates.iter().any(|one| one.own_authority) {
         certificates.extend(own_authority(tls, now_unix_s));
     }
-    Certificates { certificates, revocation_lists: lists(tls, now_unix_s) }.to_json()
+    let rollover = tls.rollover().map(|Rollover { phase, old, new }| RolloverEntry {
+        phase: phase.name(),
+        old: old.subject,
+        new: new.subject,
+    });
+    Certificates { certificates, revocation_lists: lists(tls, now_unix_s), rollover }.to_json()
 }
 
 fn entry(tls: &TlsConfig, shared: &Shared, one: &InUse, now_unix_s: u64) -> CertificateEntry {

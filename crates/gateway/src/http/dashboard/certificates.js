@@ -24,7 +24,7 @@ const day = text => new Date(text).toLocaleDateString();
 export function certificates(main) {
   const list = make('div', { id: 'certificates' });
   main.append(section('Certificates', list));
-  get('certificates').then(({ certificates: all, revocation_lists: lists }) => {
+  get('certificates').then(({ certificates: all, revocation_lists: lists, rollover }) => {
     const columns = ['Certificate', 'Issuer', 'Valid', 'State', 'Listeners', 'File'].map(name => ({ name }));
     const rows = all.map(one => [
       make('div', {}, one.subject || '–', make('div', { class: 'dim' },
@@ -33,6 +33,10 @@ export function certificates(main) {
       one.listeners.join(', ') || '–', one.file]);
     list.replaceChildren(rows.length > 0 ? table('Certificates', columns, rows)
       : make('p', { class: 'dim' }, 'No listener has a certificate.'));
+    if (rollover) {
+      list.prepend(make('p', {}, `A rollover has ${rollover.phase}: ${rollover.new} takes the place of ${rollover.old}. `
+        + '`fogmux pki rollover status` says what is next.'));
+    }
     if (lists.length === 0) return;
     const of = ['Revocation list', 'Revoked', 'Issued', 'Next', 'File'].map(name => ({ name }));
     list.append(table('Revocation lists', of, lists.map(one => [one.issuer, String(one.revoked), time(one.this_update),
