@@ -120,6 +120,12 @@ class Connection:
             if reason.is_failure:
                 raise Refused(f"0x{reason.value:02x}")
 
+    async def unsubscribe(self, topic):
+        _, mid = self.client.unsubscribe(topic)
+        for reason in await self.acked(mid):
+            if reason.is_failure:
+                raise Refused(f"0x{reason.value:02x}")
+
     async def publish(self, topic, data, qos=1, retain=False, **properties):
         bag = None
         if self.version == paho.MQTTv5:

@@ -5,7 +5,8 @@ synchronised):
 - the kept value of a topic is the last that was acknowledged, or one whose acknowledgement the crash has cut off;
 - a session that is away is delivered every acknowledged message in the order of its topic, once if it was sent once;
 - a session that comes back in each life is delivered the same, of QoS 2 nothing twice and all in order;
-- a session that was ended does not come back; every start works.
+- a session that was ended does not come back; every start works;
+- what its witnesses say about subscriptions, wills, event streams and observers.
 """
 
 import asyncio
@@ -19,10 +20,14 @@ import paho.mqtt.client as paho
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from client import PATIENCE, Refused
+from client import PATIENCE, Refused, run
 from clients_coap import Aiocoap
 from clients_mqtt import TCP, Connection
 from clients_xmpp import Slixmpp
+from crash_followers import Events, Observer
+from crash_subscriptions import USER, Filters, Nodes
+from crash_wills import Wills
+from crash_witness import SESSION_SECONDS
 from gateway import Gateway
 from patience import rest, within
 from scenarios import HttpDoor
@@ -33,7 +38,6 @@ TOPICS = 8
 """Topics of each door; each has one writer."""
 WINDOW = 20
 """Messages that a publisher of MQTT has under way."""
-SESSION_SECONDS = 1_000_000
 QUEUES = "[mqtt]\nqueue_messages_max = 10000000\nqueue_bytes_max = \"4GiB\"\n"
 ROUTE = "crash/#"
 
@@ -209,6 +213,14 @@ class Kill:
     def __init__(self, binary, data):
         self.binary, self.data = binary, data
 
+    async def prepare(self):
+        """Before the first life."""
+        name, password = USER
+        code, out, err = await run(
+            self.binary, "passwd", "--data", self.data, name, stdin=f"{password}\n".encode())
+        if code != 0:
+            raise AssertionError(f"fogmux passwd: {out} {err}")
+
     async def start(self):
         """The next life, not entered yet."""
         return Gateway(self.binary, f"{QUEUES}{self.config}", self.data)
@@ -233,6 +245,8 @@ class Crashes:
         self.topics = [[Topic(f"crash/{kind.door}/{n}", ending) for n in range(TOPICS)] for kind in self.doors]
         self.publishers = [Publisher(1, ending), Publisher(2, ending)]
         self.live, self.away = Session("live", is_away=False), Session("away", is_away=True)
+        http_topics = [topic.name for topic in self.topics[self.doors.index(HttpDoor)]]
+        self.witnesses = [Filters(ending), Nodes(ending), Wills(ending), Events(ending, http_topics), Observer(ending)]
         self.ended = 0
 
     def check(self, what, problem):
@@ -242,9 +256,12 @@ class Crashes:
         return [*(topic for topics in self.topics for topic in topics), *self.publishers]
 
     async def run(self):
+        await self.ending.prepare()
         async with await self.ending.start() as gateway:
             await join(self.away.client, gateway, is_new=True, subscribe=True)
             await leave(self.away.client)
+            for witness in self.witnesses:
+                await witness.begin(gateway)
             await self.life(gateway, is_first=True)
         for _ in range(self.ending.kills - 1):
             async with await self.ending.start() as gateway:
@@ -269,12 +286,14 @@ class Crashes:
             await join(publisher.client, gateway, is_new=is_first)
         await join(self.live.client, gateway, is_new=is_first, subscribe=is_first)
         await self.end_a_session(gateway)
+        await asyncio.gather(*(witness.open(gateway) for witness in self.witnesses))
         writers = [topic.write(client) for client, topics in zip(clients, self.topics) for topic in topics]
         writers += [publisher.write() for publisher in self.publishers]
+        writers += [witness.write() for witness in self.witnesses]
         tasks = [asyncio.create_task(writer) for writer in writers]
         self.ending.meanwhile()
         await rest(random.uniform(*LIFE_SECONDS))
-        failed = [task.exception() for task in tasks if task.done()]
+        failed = [error for task in tasks if task.done() and (error := task.exception())]
         self.check("every write is taken", None if not failed else f"{failed}")
         await self.ending.end(gateway)
         for task in tasks:
@@ -285,7 +304,7 @@ class Crashes:
         for publisher in self.publishers:
             publisher.note()
             publisher.sent_before.update(publisher.under_way.values())
-        for client in clients:
+        for client in [*clients, *self.witnesses]:
             try:
                 await asyncio.wait_for(client.close(), 5)
             except Exception:
@@ -317,6 +336,9 @@ class Crashes:
         self.check("a session that was ended is gone",
                           "it is there" if flags.session_present else None)
         await connection.close()
+        for witness, problem in zip(self.witnesses, await asyncio.gather(
+                *(witness.judge(gateway) for witness in self.witnesses))):
+            self.check(witness.name, problem)
 
     async def last(self, gateway):
         """What is owed is delivered."""
@@ -340,6 +362,8 @@ class Crashes:
                               f"{len(publisher.under_way)} are not" if publisher.under_way else None)
         for session in (self.live, self.away):
             self.check(f"the session that is {session.name}", session.judge(self.written()))
+        for witness in self.witnesses:
+            self.check(witness.name, await witness.last(gateway))
         for client in [*(publisher.client for publisher in self.publishers), self.live.client, self.away.client]:
             await leave(client)
 

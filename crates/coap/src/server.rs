@@ -75,6 +75,8 @@ pub struct Server<P> {
     exchange_lifetime: Duration,
     peers: Peers<P>,
     relations: Relations,
+    /// The origin of all times, in milliseconds since an origin that is the same in every process.
+    origin_ms: u64,
     confirmables: Slab<Confirmable>,
     uploads: Uploads,
     owners: Owners,
@@ -250,6 +252,7 @@ impl<P: Peer> Server<P> {
                 hash.clone(),
             ),
             relations: Relations::new(hash.clone()),
+            origin_ms: 0,
             confirmables: Slab::new(),
             uploads: Uploads::new(&config, hash.clone()),
             owners: HashMap::with_hasher(hash.clone()),
@@ -267,6 +270,12 @@ impl<P: Peer> Server<P> {
             counters: Counters::default(),
             config,
         }
+    }
+
+    /// Tells when the origin of all times was, in milliseconds since 1970: numbers of observations go on from there. A
+    /// client that registers again after a restart would take smaller ones for older notifications (RFC 7641 §3.4).
+    pub const fn set_origin(&mut self, unix_ms: u64) {
+        self.origin_ms = unix_ms;
     }
 
     /// Sets the protection that opens requests with an OSCORE option; without it they are answered 4.02.

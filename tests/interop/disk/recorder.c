@@ -6,7 +6,7 @@
 // six arguments) fail as on a kernel that lacks them, and programs fall back to plain ones.
 //
 // FOGMUX_DISK_DIRECTORY: absolute path without symbolic links. FOGMUX_DISK_LOG: the log, which disk/log.py reads.
-// FOGMUX_DISK_CONTROL: a file of `struct control`, which the test may change at any time.
+// FOGMUX_DISK_CONTROL: a file of `struct control` (faults.h), which the test may change at any time.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,6 +31,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "faults.h"
+
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
 #define ARGUMENT(context, n) \
@@ -49,16 +51,6 @@
 // The log's descriptor, so high that the process does not come across it.
 #define LOG_FD 900
 
-struct control {
-    // Of a thousand.
-    uint32_t sync_fails;
-    uint32_t is_full;
-    // A synchronisation takes up to this, in microseconds.
-    uint32_t sync_takes;
-    // After something has failed nothing does, until the data of a file were synchronised.
-    uint32_t is_alone;
-};
-
 enum kind { WRITE = 'W', SIZE = 'T', CREATE = 'C', MKDIR = 'M', RENAME = 'R', REMOVE = 'U', SYNC = 'S', FULL = 'N',
             UNKNOWN = 'X', DONE = 'r' };
 
@@ -72,15 +64,12 @@ struct record {
     uint64_t second;
 };
 
-static struct control *control;
 static char directory[4096];
 static size_t directory_length;
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 // Below here, what the lock protects.
 static uint64_t last_number;
-static uint64_t state = 88172645463325252ULL;
 static uint64_t full_inode;
-static int has_failed;
 static char names[2][8192];
 
 static long call(long number, long a, long b, long c, long d, long e) {
@@ -93,11 +82,6 @@ static void take_lock(void) {
 }
 
 static void give_lock(void) { atomic_flag_clear_explicit(&lock, memory_order_release); }
-
-static uint64_t random_below(uint64_t bound) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return bound ? (state >> 11) % bound : 0;
-}
 
 static void die(const char *why) {
     call(SYS_write, 2, (long)why, (long)strlen(why), 0, 0);
@@ -170,11 +154,6 @@ static int is_ours(int fd, struct stat *stat) {
     return (S_ISREG(stat->st_mode) || S_ISDIR(stat->st_mode)) && locate(fd, path);
 }
 
-static int fails(uint32_t share) {
-    if (!share || (control->is_alone && has_failed) || random_below(1000) >= share) return 0;
-    return has_failed = 1;
-}
-
 static int is_full(uint64_t inode) {
     int is_again = full_inode && full_inode == inode;
     if (!is_again && !fails(control->is_full)) return 0;
@@ -187,6 +166,7 @@ static int is_full(uint64_t inode) {
 static long written(long number, int fd, const struct iovec *parts, int count, int64_t at, long *arguments) {
     struct stat stat;
     if (!is_ours(fd, &stat)) return call(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
+    if (control->is_read_only) return -EROFS;
     take_lock();
     int64_t offset = at;
     if (at < 0) {
@@ -218,6 +198,7 @@ static long sized(long number, int fd, int64_t size, long *arguments) {
     struct stat stat;
     int is_known = number == SYS_ftruncate || (arguments[1] & FALLOC_FL_KEEP_SIZE) == arguments[1];
     if (!is_ours(fd, &stat)) return call(number, arguments[0], arguments[1], arguments[2], arguments[3], 0);
+    if (control->is_read_only) return -EROFS;
     take_lock();
     call(SYS_fstat, fd, (long)&stat, 0, 0, 0);
     if (number == SYS_fallocate && is_full(stat.st_ino)) return give_lock(), -ENOSPC;
@@ -237,10 +218,11 @@ static long synchronised(long number, int fd) {
     int is_failing = fails(control->sync_fails);
     give_lock();
     call(SYS_nanosleep, (long)&takes, 0, 0, 0, 0);
+    while (control->is_stalled) call(SYS_nanosleep, (long)&(struct timespec){0, 1000000}, 0, 0, 0, 0);
     // The machine's disk is not asked: the test takes away what was not synchronised by this record.
     take_lock();
     if (number == SYS_fdatasync && !is_failing) has_failed = 0;
-    long result = done(begun, is_failing ? -EIO : 0, 0);
+    long result = done(begun, control->is_read_only ? -EROFS : is_failing ? -EIO : 0, 0);
     return give_lock(), result;
 }
 
@@ -251,7 +233,9 @@ static long opened(long number, int at, const char *name, long flags, long *argu
         give_lock();
         return call(number, arguments[0], arguments[1], arguments[2], arguments[3], 0);
     }
-    if (flags & O_CREAT && !(inode = (long)inode_of(names[0])) && is_full(0)) return give_lock(), -ENOSPC;
+    if (flags & O_CREAT) inode = (long)inode_of(names[0]);
+    if (control->is_read_only && (!inode || flags & (O_TRUNC | O_ACCMODE))) return give_lock(), -EROFS;
+    if (flags & O_CREAT && !inode && is_full(0)) return give_lock(), -ENOSPC;
     enum kind kind = (flags & O_TMPFILE) == O_TMPFILE ? UNKNOWN : inode ? SIZE : CREATE;
     if (kind == SIZE && !(flags & O_TRUNC)) {
         result = call(number, arguments[0], arguments[1], arguments[2], arguments[3], 0);
@@ -269,6 +253,7 @@ static long named(enum kind kind, long number, int at, const char *name, int oth
                   long *arguments) {
     take_lock();
     int is_ours = locate_name(at, name, names[0]) | (other && locate_name(other_at, other, names[1]));
+    if (is_ours && control->is_read_only) return give_lock(), -EROFS;
     uint64_t begun = is_ours ? begin(kind, 0, 0, names[0], other ? names[1] : NULL) : 0;
     long result = call(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
     if (is_ours) done(begun, result, kind == MKDIR && result == 0 ? inode_of(names[0]) : 0);

@@ -57,10 +57,17 @@ class Recorder:
         self.control.close()
         self.place.cleanup()
 
-    def set(self, sync_fails: int = 0, is_full: int = 0, sync_takes: int = 0, is_alone: bool = False):
+    def set(self, sync_fails: int = 0, is_full: int = 0, sync_takes: int = 0, is_alone: bool = False,
+            is_read_only: bool = False, is_stalled: bool = False):
         """How many synchronisations of a thousand fail, how many writes, the microseconds of the slowest
-        synchronisation, and whether each failure is alone: what is done then to take the commit back succeeds."""
-        self.control[:16] = struct.pack("=4I", sync_fails, is_full, sync_takes, is_alone)
+        synchronisation, and whether each failure is alone: what is done then to take the commit back succeeds.
+        Whether everything fails with EROFS, and whether synchronisations do not end."""
+        self.control[:24] = struct.pack(
+            "=6I", sync_fails, is_full, sync_takes, is_alone, is_read_only, is_stalled)
+
+    def is_stalled(self) -> bool:
+        """Whether a synchronisation is under way."""
+        return any(call.kind == "S" and call.ended is None for call in calls(self.log.read_bytes()))
 
     def begin(self):
         """Before each life: the directory is as the disk has it."""

@@ -32,7 +32,8 @@ use crate::token::Token;
 /// Sequence numbers have 24 bits (RFC 7641 §3.4).
 const SEQUENCE_MASK: u32 = 0x00ff_ffff;
 /// The numbers of a new relation begin at the time, in these parts of a millisecond: above those of any relation that
-/// the client had before with the same token, and slower than 2^23 in 256 seconds (RFC 7641 §4.4).
+/// the client had before with the same token, in this process or the one before, and slower than 2^23 in 256 seconds
+/// (RFC 7641 §4.4).
 const SEQUENCE_PER_MS: u64 = 16;
 
 /// An observation. Its number is never reused.
@@ -295,7 +296,7 @@ impl<P: Peer> Server<P> {
             exchange: ticket.exchange.clone(),
             limits,
             congested: peer.congested,
-            sequence: first_sequence(now),
+            sequence: first_sequence(self.origin_ms, now),
             in_flight: None,
             stalled: false,
             replacing: false,
@@ -364,7 +365,7 @@ const fn open_format<P>(ticket: &Ticket<P>, observed: Observed) -> Format {
 }
 
 /// The sequence number of a registration at `now`.
-fn first_sequence(now: Timestamp) -> u32 {
-    let ticks = now.as_millis().wrapping_mul(SEQUENCE_PER_MS).wrapping_add(1);
+fn first_sequence(origin_ms: u64, now: Timestamp) -> u32 {
+    let ticks = origin_ms.wrapping_add(now.as_millis()).wrapping_mul(SEQUENCE_PER_MS).wrapping_add(1);
     u32::try_from(ticks & u64::from(SEQUENCE_MASK)).unwrap_or_default()
 }

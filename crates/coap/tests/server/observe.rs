@@ -51,6 +51,22 @@ fn s4_4_sequence_numbers_rise_over_registrations_with_one_token() {
 }
 
 #[test]
+fn s4_4_sequence_numbers_rise_over_restarts() {
+    // A process of five seconds, and the next one a second later.
+    let mut before = Bench::new(ServerConfig::default());
+    before.server.set_origin(1_795_000_000_000);
+    before.wait(Duration::from_secs(5));
+    before.ask(Code::GET, &[REGISTER, PATH], &[]);
+    let last = before.notify(b"x", false).1[0].uint(OptionNumber::OBSERVE).unwrap();
+    let mut after = Bench::new(ServerConfig::default());
+    after.server.set_origin(1_795_000_006_000);
+    let first = after.ask(Code::GET, &[REGISTER, PATH], &[]).uint(OptionNumber::OBSERVE).unwrap();
+    // §3.4.
+    let is_newer = (last < first && first - last < 1 << 23) || (last > first && last - first > 1 << 23);
+    assert!(is_newer, "{first} after {last}");
+}
+
+#[test]
 fn s3_6_cancelled_by_get() {
     let mut bench = observing();
     let answer = bench.ask(Code::GET, &[(OptionNumber::OBSERVE, &[1]), PATH], &[]);

@@ -76,6 +76,7 @@ impl Core {
     pub(super) fn new(ctx: Rc<CoapContext>, machine: ServerConfig, listener: Listener) -> io::Result<Self> {
         let is_reliable = machine.reliable;
         let mut server = Server::new(machine, ctx.door.seed()?, ctx.door.echo_key());
+        server.set_origin(ctx.shared.clock.unix_ms(Timestamp::ZERO));
         let unopened = Rc::default();
         if let Some(protection) = oscore::protection(&ctx, &unopened) {
             server.set_protection(protection);

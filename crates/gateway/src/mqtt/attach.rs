@@ -163,7 +163,8 @@ fn resume(
     });
     let Ok(held) = resumed else { return shown };
     let gate = renewed(ctx, held, &shown);
-    unreadable::drop_from(ctx, claimed, &gate);
+    // The connection holds all PUBRELs back for which it has to wait, these among them.
+    drop(unreadable::drop_from(ctx, claimed, &gate));
     gate
 }
 

@@ -333,7 +333,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !credential::holds(&self.ctx, handshake, access.principal()) {
             return Err(End::Withdrawn);
         }
-        unreadable::drop_from(&self.ctx, &self.mailbox, &self.client.gate);
+        let (released, committed) = unreadable::drop_from(&self.ctx, &self.mailbox, &self.client.gate);
+        self.withhold_pubrels(&released, committed);
         Ok(())
     }
 

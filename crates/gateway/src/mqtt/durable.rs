@@ -301,6 +301,12 @@ impl Durable {
         self.put(|log, batch| log.release(stored, batch));
     }
 
+    /// The same without a PUBREC: PUBREL, which is sent again with the messages before, waits for the store.
+    pub(super) fn release_unasked(&mut self, stored: StoredDelivery) {
+        self.held_back.push(packet_id(&stored));
+        self.release(stored);
+    }
+
     /// PUBCOMP has come.
     pub(super) fn complete(&mut self, id: PacketId) {
         let sequence = NonZeroU16::new(id.get()).and_then(|id| self.log.released_as(id));

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 pub(super) use described::Ousted;
 use drained::Drained;
 use received::Unreleased;
-pub(super) use shared::{ForOthers, Left, Remainder};
+pub(super) use shared::{ForOthers, Left, Remainder, Unread};
 use stored::Fate;
 use subscriptions::Subscriptions;
 

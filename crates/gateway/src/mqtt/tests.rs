@@ -99,8 +99,17 @@ impl House {
     }
 
     async fn try_connect(&self, stream: DuplexStream, connect: &Connect<'_>) -> Result<Wire, ReasonCode> {
+        self.try_connect_within(ClientLimits::default(), stream, connect).await
+    }
+
+    async fn try_connect_within(
+        &self,
+        limits: ClientLimits,
+        stream: DuplexStream,
+        connect: &Connect<'_>,
+    ) -> Result<Wire, ReasonCode> {
         let mut out = Vec::new();
-        let client = Client::connect(connect, ClientLimits::default(), &mut out).unwrap();
+        let client = Client::connect(connect, limits, &mut out).unwrap();
         let mut wire = Wire { stream, client, buffer: Vec::new(), session_present: false };
         wire.stream.write_all(&out).await.unwrap();
         let accepted = wire

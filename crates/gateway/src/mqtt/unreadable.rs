@@ -5,9 +5,13 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Access, Action};
+use fogmux_bus::Completion;
+use fogmux_mqtt::PacketId;
 use foldhash::fast::RandomState;
 
-use super::{access::Gate, claimed::Claimed, context::MqttContext, kept::Kept, leaving::hand_on_in_portions};
+use super::{
+    access::Gate, claimed::Claimed, context::MqttContext, kept::Kept, leaving::hand_on_in_portions, mailbox::Unread,
+};
 use crate::shown::shown_client;
 
 /// Answers about the topics of one queue, which has many messages of few topics.
@@ -39,7 +43,8 @@ impl Asked {
 }
 
 /// Drops what waits for a client and may not be read by it. What came by a shared subscription goes to other members.
-pub(super) fn drop_from(ctx: &Rc<MqttContext>, claimed: &Claimed, gate: &Gate) {
+/// Returns the identifiers of QoS 2 that are released, and what their PUBRELs wait for.
+pub(super) fn drop_from(ctx: &Rc<MqttContext>, claimed: &Claimed, gate: &Gate) -> (Vec<PacketId>, Completion) {
     let access = gate.access();
     let asked = RefCell::new(Asked::of(Arc::clone(&access)));
     let found = claimed.with(|mailbox| {
@@ -50,7 +55,8 @@ pub(super) fn drop_from(ctx: &Rc<MqttContext>, claimed: &Claimed, gate: &Gate) {
         (left, mailbox.drop_unreadable(&asked, &groups))
     });
     // The queue of a displaced connection belongs to the next one, which looks itself.
-    let Ok((waited, (dropped, in_flight))) = found else { return };
+    let Ok((waited, unread)) = found else { return (Vec::new(), Completion::Ready) };
+    let Unread { waited: dropped, left: in_flight, released, committed } = unread;
     for left in waited.into_iter().chain([in_flight]) {
         hand_on_in_portions(ctx, left);
     }
@@ -59,4 +65,5 @@ pub(super) fn drop_from(ctx: &Rc<MqttContext>, claimed: &Claimed, gate: &Gate) {
         let (principal, client) = (&*access.principal().name, shown_client(access.client()));
         tracing::info!(principal, client, dropped, "messages that waited are dropped: they may not be read any more");
     }
+    (released, committed)
 }

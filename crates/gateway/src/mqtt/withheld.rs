@@ -8,7 +8,7 @@ use std::{
 };
 
 use fogmux_bus::{Completion, Subscription};
-use fogmux_mqtt::{Ack, PacketType};
+use fogmux_mqtt::{Ack, PacketId, PacketType};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Sleep, sleep},
@@ -112,10 +112,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn withhold_releases(&mut self) {
         let held = self.mailbox.with(|mailbox| Some(mailbox.durable.as_mut()?.hold_back()));
         let Ok(Some((ids, completion))) = held else { return };
+        self.withhold_pubrels(&ids, completion);
+    }
+
+    /// Sends PUBRELs of messages in flight that were given up, when the store has the releases.
+    pub(super) fn withhold_pubrels(&mut self, ids: &[PacketId], completion: Completion) {
+        if ids.is_empty() {
+            return;
+        }
         let mut bytes = Vec::new();
         for id in ids {
             // Without properties it always fits.
-            let _ = Ack::success(id).encode(PacketType::Pubrel, self.facts.version, &mut bytes);
+            let _ = Ack::success(*id).encode(PacketType::Pubrel, self.facts.version, &mut bytes);
         }
         self.withhold(completion, bytes, Otherwise::Again);
     }

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use fogmux_bus::{Completer, Completion, Message, Qos, Readiness, Subscription, durable::StoredDelivery};
+use fogmux_mqtt::PacketId;
 
 use super::{
     super::{
@@ -59,6 +60,19 @@ impl Left {
         let rest = Self { messages: rest, ..Self::default() };
         std::mem::replace(self, rest)
     }
+}
+
+/// The messages that a client may not read any more, which were dropped.
+#[derive(Debug)]
+pub(in crate::mqtt) struct Unread {
+    /// Those that waited. The others have been sent once, and are counted so.
+    pub(in crate::mqtt) waited: u64,
+    /// Those among the others that came by shared subscriptions with QoS 1, for other members.
+    pub(in crate::mqtt) left: Left,
+    /// The identifiers of QoS 2 among the others, whose PUBRELs wait for the store.
+    pub(in crate::mqtt) released: Vec<PacketId>,
+    /// When the store has all of that.
+    pub(in crate::mqtt) committed: Completion,
 }
 
 /// The messages that wait for a client by the shared subscriptions that it has left.
@@ -163,9 +177,7 @@ impl MqttMailbox {
     }
 
     /// Drops the messages that the client may not read any more: those that wait, and those that were to be sent again.
-    /// Returns how many waited; the others have been sent once, and are counted so. Those among them that came by
-    /// shared subscriptions with QoS 1 are returned for other members.
-    pub(in crate::mqtt) fn drop_unreadable(&mut self, asked: &RefCell<Asked>, groups: &LeftGroups) -> (u64, Left) {
+    pub(in crate::mqtt) fn drop_unreadable(&mut self, asked: &RefCell<Asked>, groups: &LeftGroups) -> Unread {
         let may_read = |kept: &Kept| asked.borrow_mut().may_read(&kept.message.topic);
         let mut dropped = self.outbound.withdraw(may_read);
         let mut left = Left::default();
@@ -189,11 +201,11 @@ impl MqttMailbox {
             }
             stays
         });
-        let count = (dropped.len() - again) as u64;
-        self.finish(dropped.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
-        // Nothing waits for the end of these.
-        drop(self.append());
-        (count, left)
+        let waited = dropped.split_off(again);
+        let count = u64::try_from(waited.len()).unwrap_or(u64::MAX);
+        let released = self.give_up(dropped);
+        self.finish(waited.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
+        Unread { waited: count, left, released, committed: self.append() }
     }
 
     /// How well the client keeps up.

@@ -190,21 +190,30 @@ impl MqttMailbox {
         durable.end(deliveries)
     }
 
-    /// Gives up messages in flight that are too large for the client that has come. Those of QoS 2 are released, which
-    /// the store has to know before PUBREL says it (ADR 0042).
+    /// Gives up messages in flight that are too large for the client that has come.
     pub(super) fn give_up_too_large(&mut self, now: Timestamp) {
         // A subscription identifier has five bytes at most.
         let bytes_max = |kept: &Kept| kept.cost() + 5 * kept.ids.len();
         let unsent = self.outbound.withdraw_too_large(bytes_max, |kept| translate::describe(kept, now));
         self.inflight_bytes -= unsent.iter().map(Kept::cost).sum::<usize>().min(self.inflight_bytes);
-        let mut over = Vec::new();
-        for kept in unsent {
+        drop(self.give_up(unsent));
+    }
+
+    /// Gives up messages that were in flight. Those of QoS 2 are released, which the store has to know before PUBREL
+    /// says it (ADR 0042). Returns the identifiers of those: their PUBRELs are held back.
+    pub(super) fn give_up(&mut self, in_flight: Vec<Kept>) -> Vec<PacketId> {
+        let (mut over, mut released) = (Vec::new(), Vec::new());
+        for kept in in_flight {
             match (kept.stored, &mut self.durable) {
-                (Some(stored), Some(durable)) if kept.qos == Qos::ExactlyOnce => durable.release(*stored),
+                (Some(stored), Some(durable)) if kept.qos == Qos::ExactlyOnce => {
+                    released.push(durable::packet_id(&stored));
+                    durable.release_unasked(*stored);
+                }
                 (stored, _) => over.extend(stored.map(|stored| *stored)),
             }
         }
         self.finish(over);
+        released
     }
 
     /// Notes that the connection has ended, and that there is no will if that was a normal end.

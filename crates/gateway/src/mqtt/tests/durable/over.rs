@@ -1,5 +1,8 @@
 //! Messages in flight that the client that comes back may not be sent any more: too large for it, or expired.
 
+use std::path::Path;
+
+use fogmux_auth::{Acl, AnonymousPolicy, Users};
 use fogmux_bus::{
     Meaning,
     durable::{Gathering, Manner, Parcel, StoredMessage},
@@ -61,6 +64,84 @@ fn what_is_given_up_is_released_in_the_store_before_pubrel_says_it() {
         assert_eq!(client.packet().await, acknowledgement(0x62, id), "PUBREL");
         client.write(&acknowledgement(0x70, id)).await;
         client.silence().await;
+    });
+}
+
+/// Has nobody read anything from now on.
+fn forbid_reading(house: &House) {
+    let acl = "[[allow]]\nanonymous = true\nwrite = [\"#\"]\n";
+    let acl = Acl::parse(Path::new("acl.toml"), acl).unwrap();
+    house.ctx.authority().replace(Rules::new(Users::default(), Some(acl), AnonymousPolicy::Everywhere));
+    house.ctx.bus().invalidate();
+}
+
+/// A client that was sent messages of QoS 2, with room for so many at once.
+async fn with_room_for(house: &House, messages: u16) -> Wire {
+    let limits = ClientLimits { receive_maximum: messages, ..ClientLimits::default() };
+    house.try_connect_within(limits, house.open(), &lasting(&mut PropertyBuffer::new(), "s")).await.unwrap()
+}
+
+/// The same when the client has lost the right to read it, and comes back.
+#[test]
+fn what_may_not_be_read_any_more_is_released_in_the_store() {
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        committing(&store, async {
+            let mut client = house.lasting("s").await;
+            client.subscribe("q", Qos::ExactlyOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            writer.publish(&message("q", b"1", Qos::ExactlyOnce)).await;
+            assert_eq!(publish_of(&client.packet().await).0, 1);
+            drop(client);
+            forbid_reading(&house);
+            let mut client = house.lasting("s").await;
+            assert_eq!(client.packet().await, acknowledgement(0x62, 1), "PUBREL");
+        })
+        .await;
+    });
+    // It was lost on its way to the client, which would drop a later message under that identifier.
+    run_committing(&store.crashed(0), async |house: House| {
+        let mut client = house.lasting("s").await;
+        assert!(client.session_present);
+        assert_eq!(client.packet().await, acknowledgement(0x62, 1), "PUBREL");
+        client.write(&acknowledgement(0x70, 1)).await;
+        client.silence().await;
+    });
+}
+
+/// The same when the rules change while messages wait to be sent again, at any moment of a crash.
+#[test]
+fn pubrel_of_what_may_not_be_read_any_more_waits_for_the_store() {
+    let store = MemoryStore::default();
+    let mut at_the_crash = None;
+    run_stored(&store, async |house: House| {
+        let mut client = committing(&store, async {
+            let mut client = with_room_for(&house, 2).await;
+            client.subscribe("q", Qos::ExactlyOnce).await;
+            let mut writer = house.client(Version::V5, "writer").await;
+            for payload in [b"1", b"2"] {
+                writer.publish(&message("q", payload, Qos::ExactlyOnce)).await;
+                publish_of(&client.packet().await);
+            }
+            drop(client);
+            let mut client = with_room_for(&house, 1).await;
+            assert_eq!(publish_of(&client.packet().await), (1, true, 2));
+            client
+        })
+        .await;
+        // The second waits behind the first, which may be on its way.
+        forbid_reading(&house);
+        client.silence().await;
+        at_the_crash = Some(store.crashed(0));
+        store.commit(usize::MAX);
+        assert_eq!(client.packet().await, acknowledgement(0x62, 2), "PUBREL");
+    });
+    // Nothing was said before the crash, so both come again.
+    run_committing(&at_the_crash.unwrap(), async |house: House| {
+        let mut client = house.lasting("s").await;
+        assert!(client.session_present);
+        assert_eq!(publish_of(&client.packet().await), (1, true, 2));
+        assert_eq!(publish_of(&client.packet().await), (2, true, 2));
     });
 }
 
