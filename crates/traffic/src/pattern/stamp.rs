@@ -38,19 +38,24 @@ impl Stamp {
 
     /// Writes publisher and number in front.
     pub(crate) fn write(self, payload: &mut [u8], publisher: u32, number: u32) {
-        let stamp = (u64::from(publisher) << self.number_bits) | u64::from(number);
-        for (place, byte) in payload.iter_mut().take(STAMP_BYTES).enumerate() {
-            let shift = 6 * (STAMP_BYTES - 1 - place);
-            let bits = u8::try_from((stamp >> shift) & 0x3f).unwrap_or_default();
-            *byte = character(bits);
+        let Some(place) = payload.first_chunk_mut::<STAMP_BYTES>() else { return };
+        let mut stamp = (u64::from(publisher) << self.number_bits) | u64::from(number);
+        for byte in place.iter_mut().rev() {
+            *byte = character(stamp);
+            stamp >>= 6;
         }
     }
 
     /// Reads them again; nothing if this is no stamp.
     pub(crate) fn read(self, payload: &[u8]) -> Option<(u32, u32)> {
-        let mut stamp = 0u64;
-        for byte in payload.get(..STAMP_BYTES)? {
-            stamp = (stamp << 6) | u64::from(bits(*byte)?);
+        let (mut stamp, mut all) = (0u64, 0);
+        for byte in payload.first_chunk::<STAMP_BYTES>()? {
+            let bits = BITS.get(usize::from(*byte)).copied().unwrap_or(NO_BITS);
+            all |= bits;
+            stamp = (stamp << 6) | u64::from(bits & 0x3f);
+        }
+        if all > 0x3f {
+            return None;
         }
         let number = u32::try_from(stamp & u64::from(self.numbers() - 1)).ok()?;
         Some((u32::try_from(stamp >> self.number_bits).ok()?, number))
@@ -64,26 +69,36 @@ pub(crate) fn filler(bytes: usize, seed: u64) -> Vec<u8> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        character(u8::try_from(state >> 58).unwrap_or_default())
+        character(state >> 58)
     })
     .take(bytes)
     .collect()
 }
 
-fn character(bits: u8) -> u8 {
-    match FIRST + bits {
+/// The character of six bits, the lowest of these.
+#[inline]
+fn character(bits: u64) -> u8 {
+    // Six bits are within a byte, and the sum is below 127.
+    match FIRST + u8::try_from(bits & 0x3f).unwrap_or_default() {
         b'\\' => b'!',
         other => other,
     }
 }
 
-fn bits(byte: u8) -> Option<u8> {
-    match byte {
-        b'!' => Some(b'\\' - FIRST),
-        FIRST..=b'~' => Some(byte - FIRST),
-        _ => None,
+/// Of a character that is not one of them.
+const NO_BITS: u8 = 0xff;
+/// The six bits of each character: a message is looked at in the time of seven loads.
+#[expect(clippy::indexing_slicing, reason = "out of bounds it would not compile")]
+const BITS: [u8; 256] = {
+    let mut table = [NO_BITS; 256];
+    let mut bits = 0;
+    while bits < 64 {
+        let byte = FIRST + bits;
+        table[if byte == b'\\' { b'!' } else { byte } as usize] = bits;
+        bits += 1;
     }
-}
+    table
+};
 
 #[cfg(test)]
 mod tests {
