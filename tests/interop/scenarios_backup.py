@@ -14,6 +14,7 @@ from gateway import Gateway
 from scenarios import expect, require, scenario, until
 
 BACKUP = "/api/v1/backup"
+ALLOWED = "[auth]\napi_changes = true"
 LARGE_BYTES = 900_000
 LARGE = 24
 """Messages that are more together than a connection takes from a client that does not read."""
@@ -49,10 +50,16 @@ class Administered(Gateway):
 
 
 @scenario
+async def a_backup_is_refused_where_users_and_rules_are_not_changed(binary):
+    async with Administered(binary) as gateway:
+        expect("the status", await curl(gateway, "-o", "/dev/null", "-X", "POST", user="admin"), (0, "403"))
+
+
+@scenario
 async def an_administrator_downloads_a_backup_that_goes_on_elsewhere(binary):
     with tempfile.TemporaryDirectory(prefix="fogmux-backup-") as place:
         home = Path(place)
-        async with Administered(binary) as gateway:
+        async with Administered(binary, ALLOWED) as gateway:
             away = Connection(gateway, paho.MQTTv5, "tcp", client_id="away", clean=False, expiry=3600)
             await away.open()
             await away.subscribe("plant/#")
@@ -138,7 +145,7 @@ async def _names(file) -> list[str]:
 
 @scenario
 async def a_client_that_does_not_read_its_backup_keeps_nobody_from_another(binary):
-    async with Administered(binary) as gateway:
+    async with Administered(binary, ALLOWED) as gateway:
         writer = Connection(gateway, paho.MQTTv5, "tcp")
         await writer.open()
         for number in range(LARGE):

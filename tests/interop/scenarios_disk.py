@@ -44,7 +44,7 @@ def session(gateway, client, version=paho.MQTTv5):
 async def heard(what, reader, topic, payload):
     """The next message that a reader gets is this one."""
     came = (await reader.next(topic)).payload
-    # What an observer of CoAP is sent where nothing is kept.
+    # Notifications of CoAP come where nothing is kept.
     expect(what, came or (await reader.next(topic)).payload, payload)
 
 

@@ -173,7 +173,7 @@ async def _events(name, proxy):
             f"{USER}:{PASSWORD}", f"https://{NAME}:{proxy.https}/subscribe?filter=live/%23",
             stdout=asyncio.subprocess.PIPE)
         try:
-            # What begins a stream has come before anything is published.
+            # The beginning of a stream has come before anything is published.
             require(f"{name} {flag}: it begins", await patience.within(reader.stdout.readline(), PATIENCE))
             for number in range(3):
                 status, _ = await proxy.curl("/topics/live/1", "-X", "POST", "-d", f"event {number}")

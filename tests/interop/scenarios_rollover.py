@@ -130,7 +130,7 @@ async def _phases(gateway, home):
     code, out, err = await run("curl", "-sS", "--cacert", both.ca, "--resolve", f"fog.example:{port}:{host}",
                                f"https://fog.example:{port}/healthz")
     require("the name of `pki server` is kept", code == 0, out + err)
-    # What keeps it out is its own trust: the gateway still admits it.
+    # Its own trust keeps it out: the gateway still admits it.
     new_ca = Device("old-certificate", both.ca, old.certificate, old.key)
     await connect("switched", {new_ca: True})
     await until("the metric", lambda: _shown(gateway, "switched", 2), TAKEN_OVER_SECONDS)
@@ -143,7 +143,7 @@ async def _phases(gateway, home):
     code, out, err = await run(gateway.binary, "pki", "rollover", "status", "--data", f"{home}/restored")
     require("a backup has the rollover", code == 0 and out.startswith(b"switched"), out + err)
 
-    # Whom the gateway knows by their files, and would lock out.
+    # Clients that the gateway knows by their files, and would lock out.
     async def refused(*flags):
         return await run(gateway.binary, "pki", "rollover", "finish", *flags, "--data", gateway.data)
     code, out, err = await refused("--replaced")

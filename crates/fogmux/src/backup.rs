@@ -84,7 +84,7 @@ struct Made {
     skipped: Vec<PathBuf>,
 }
 
-/// What a backup is made of.
+/// The parts of a backup.
 struct Contents<'a> {
     config: &'a Config,
     /// The configuration file; `None` for the built-in defaults.

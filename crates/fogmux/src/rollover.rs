@@ -28,7 +28,7 @@ pub(crate) fn said(Rollover { phase, old, new }: &Rollover, now: Duration) -> St
     )
 }
 
-/// What is to be said of the authority in a file if it ends soon.
+/// The text on the authority in a file, if it ends soon.
 pub(crate) fn due(file: &Path, now: Duration) -> Option<String> {
     let dates = pki::dates(file).ok()?.into_iter().next()?;
     let ends_soon = dates.not_after_unix_s < now.as_secs().saturating_add(DUE_S);

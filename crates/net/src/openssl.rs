@@ -52,8 +52,8 @@ impl From<ErrorStack> for TlsError {
 pub(crate) struct Settings {
     pub(crate) security: Security,
     pub(crate) psk: Option<Arc<dyn PskSource>>,
-    /// Names the authorities for the certificate request (RFC 5246 §7.4.4, RFC 8446 §4.2.4): a browser asks its user for
-    /// a certificate only if it has one of theirs.
+    /// Names the authorities for the certificate request (RFC 5246 §7.4.4, RFC 8446 §4.2.4): a browser asks its user
+    /// for a certificate only if it has one of theirs.
     pub(crate) trust: Option<ClientTrust>,
     /// Application protocols, each with its length before it (RFC 7301 §3.1).
     pub(crate) alpn: Arc<[u8]>,

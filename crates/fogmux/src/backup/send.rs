@@ -11,7 +11,7 @@ use super::Contents;
 use super::control::Copies;
 use crate::config::Config;
 
-/// What is sent.
+/// The pieces that are sent.
 pub(crate) struct Sent {
     pub(crate) config: Config,
     /// The configuration file; `None` for the built-in defaults.

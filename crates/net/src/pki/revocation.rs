@@ -192,7 +192,7 @@ impl Authority {
     }
 }
 
-/// What becomes of a list.
+/// The fate of a list.
 enum Change {
     None,
     To(String),

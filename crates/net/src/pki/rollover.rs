@@ -101,7 +101,7 @@ impl Rollover {
 const CERTIFICATES: &str = "ca.pem";
 const KEY: &str = "ca.key";
 
-/// What the files of a directory say.
+/// The phase that the files of a directory show.
 struct State {
     bundle: Bundle,
     /// The names of the authorities whose keys are in `ca.key`, `ca-next.key` and `ca-old.key`, if they are trusted.
@@ -155,7 +155,7 @@ pub fn begin(directory: &Path, kind: KeyKind, now: SystemTime) -> Result<Rollove
     Authority::open(directory)?;
     let file = directory.join(CERTIFICATES);
     if Rollover::of(directory)?.is_none() {
-        // What an interrupted end of the one before has left.
+        // An interrupted end of the one before has left this.
         finish(directory, now)?;
     }
     let _lock = lock(&file)?;

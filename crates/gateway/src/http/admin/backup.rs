@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use fogmux_http::Problem;
+use fogmux_http::{Kind, Problem};
 use http::{
     HeaderValue, Response,
     header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
@@ -22,6 +22,10 @@ use crate::{
 /// Has a backup made, and passes it on while it is made.
 pub(super) async fn download(conn: &Rc<Conn>, identity: &Identity) -> Result<Response<Payload>, Problem<'static>> {
     state::check_access_changes(conn, identity)?;
+    // With the keys in it one becomes anybody, as by a change of users (ADR 0058).
+    if !conn.ctx.shared.administration.allows_changes() {
+        return Err(Problem::new(Kind::ChangesOff).detail(changes::OFF));
+    }
     let (peer, principal) = (conn.peer.clone(), identity.principal().clone());
     let by = Requester { principal: principal.clone(), force: false };
     let note = move |_: &Download| audit::backup_begun(&peer, &principal);

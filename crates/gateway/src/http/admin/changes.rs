@@ -20,7 +20,7 @@ use super::super::{
 use crate::administration::{Answer, Command, Refusal, Requester};
 
 /// The reason why nothing is changed while the configuration does not allow it.
-pub(super) const OFF: &str = "auth.api_changes = true allows changes of users and rules";
+pub(super) const OFF: &str = "auth.api_changes = true allows changes of users and rules, and backups";
 
 /// The requester of a change of users or rules.
 ///
