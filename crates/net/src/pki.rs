@@ -41,7 +41,7 @@ use zeroize::Zeroizing;
 #[cfg(unix)]
 pub use self::files::{inherit, make_directory};
 pub use self::{
-    authority::{Authority, Issued, Purpose, Wanted, inspect},
+    authority::{Authority, Issued, Purpose, Wanted, inspect, inspect_all},
     revocation::{Revocations, Revoked},
     rollover::Rollover,
 };
@@ -153,8 +153,9 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
         return Ok(pki);
     }
     Authority::open_or_make(directory, now)?;
-    // Meanwhile no rollover goes on, which would have another authority sign.
-    let _lock = files::lock(&pki.ca)?;
+    // Meanwhile no rollover goes on, which would have another authority sign. Where files cannot be locked the
+    // certificate is made all the same: a gateway has to start there.
+    let _held = hold(directory);
     let authority = Authority::open(directory)?;
     let wanted =
         Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };

@@ -12,9 +12,10 @@ use fogmux_net::pki::{self, Authority, Revocations, Rollover};
 use fogmux_net::validity::Days;
 
 use super::{CLIENTS, directory, failed};
-use crate::cli::{PkiRollover, PkiRolloverFinish, PkiRolloverStep};
+use crate::cli::{Files, PkiRollover, PkiRolloverFinish, PkiRolloverStep};
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::installed;
 use crate::output::say;
 
 /// Names that a message lists; the rest is counted.
@@ -27,7 +28,8 @@ pub(super) fn run(command: &PkiRollover) -> Result<(), Failure> {
         PkiRollover::Begin(arguments) => {
             let directory = directory(&arguments.files)?;
             let found = rollover::begin(&directory, arguments.key.kind(), now).map_err(failed)?;
-            say(&directory, &found)
+            say(&directory, &found)?;
+            warn_of_others(&arguments.files, &found)
         }
         PkiRollover::Switch(PkiRolloverStep { files }) => {
             let directory = directory(files)?;
@@ -43,6 +45,22 @@ pub(super) fn run(command: &PkiRollover) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// Warns if the gateway verifies clients by a file that has the old authority, and not the new one.
+fn warn_of_others(files: &Files, Rollover { old, new, .. }: &Rollover) -> Result<(), Failure> {
+    let config = installed::find(files)?.config;
+    let Some(believed) = config.tls.client_ca_file else { return Ok(()) };
+    let all = pki::dates(&believed).unwrap_or_default();
+    let knows = |subject: &str| all.iter().any(|one| one.subject == subject);
+    if knows(&old.subject) && !knows(&new.subject) {
+        eprintln!(
+            "warning: tls.client_ca_file: {} does not have {}, so the gateway refuses certificates by it; add it",
+            believed.display(),
+            new.subject
+        );
+    }
+    Ok(())
 }
 
 fn none(directory: &Path) -> Result<(), Failure> {

@@ -288,6 +288,15 @@ pub fn inspect(file: &Path) -> Result<ClientCertificate, PkiError> {
     leaf.ok_or_else(|| TlsError::File { file: file.into(), why: pem::NO_CERTIFICATE.to_owned() }.into())
 }
 
+/// Returns the names in all certificates of a file, at least one.
+///
+/// # Errors
+/// The file cannot be read, or one of them is no valid certificate.
+pub fn inspect_all(file: &Path) -> Result<Vec<ClientCertificate>, PkiError> {
+    let parsed: Result<Vec<_>, _> = pem::certificates(file)?.iter().map(|one| ClientCertificate::parse(one)).collect();
+    parsed.map_err(|_| TlsError::File { file: file.into(), why: pem::NO_CERTIFICATE.to_owned() }.into())
+}
+
 /// Random, so that nobody foresees what will be signed (RFC 5280 §4.1.2.2 leaves it open; the CA/Browser Forum asks for
 /// 64 bits).
 fn serial() -> Result<[u8; SERIAL_BYTES], PkiError> {
