@@ -32,7 +32,7 @@ impl Sent {
         let Ok(alone) = Arc::clone(&self.copies).try_lock_owned() else {
             return Err(Refusal::Full("another backup is under way".to_owned()));
         };
-        let (upload, begun) = download(name()).map_err(failed)?;
+        let (upload, begun) = download(name());
         let send = move || {
             self.send(upload);
             drop(alone);

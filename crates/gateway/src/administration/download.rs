@@ -34,20 +34,18 @@ pub struct Upload {
     piece: Vec<u8>,
     sent: u64,
     began: Instant,
-    /// Has the time.
-    runtime: runtime::Runtime,
+    /// Has the time. Made by the thread that sends: dropped within another runtime it would panic, if there is no thread
+    /// to be had.
+    runtime: Option<runtime::Runtime>,
 }
 
 /// Makes both ends.
-///
-/// # Errors
-/// Of the system: no descriptor is left.
-pub fn download(name: String) -> io::Result<(Upload, Download)> {
+#[must_use]
+pub fn download(name: String) -> (Upload, Download) {
     let (sender, pieces) = mpsc::channel(PIECES);
-    let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
-    let upload =
-        Upload { pieces: sender, piece: Vec::with_capacity(PIECE_BYTES), sent: 0, began: Instant::now(), runtime };
-    Ok((upload, Download { name, pieces }))
+    let piece = Vec::with_capacity(PIECE_BYTES);
+    let upload = Upload { pieces: sender, piece, sent: 0, began: Instant::now(), runtime: None };
+    (upload, Download { name, pieces })
 }
 
 impl Upload {
@@ -73,7 +71,12 @@ impl Upload {
         let bytes = piece.len() as u64;
         let slowest = self.began + PATIENCE + Duration::from_secs(self.sent / PACE);
         let until = slowest.min(Instant::now() + PATIENCE);
-        let sent = self.runtime.block_on(async { timeout_at(until, self.pieces.send(piece)).await });
+        let runtime = match self.runtime.take() {
+            Some(runtime) => runtime,
+            None => runtime::Builder::new_current_thread().enable_time().build()?,
+        };
+        let sent = runtime.block_on(async { timeout_at(until, self.pieces.send(piece)).await });
+        self.runtime = Some(runtime);
         match sent {
             Ok(Ok(())) => self.sent += bytes,
             Ok(Err(_)) => return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone")),
@@ -109,7 +112,7 @@ mod tests {
     fn all_bytes_arrive_and_an_end_that_is_missing_shows() {
         let content: Vec<u8> = (0..3 * PIECE_BYTES + 7).map(|at| at.to_le_bytes()[0]).collect();
         for is_finished in [true, false] {
-            let (mut upload, mut download) = download("a".to_owned()).unwrap();
+            let (mut upload, mut download) = download("a".to_owned());
             let expected = content.clone();
             let writer = std::thread::spawn(move || {
                 upload.write_all(&expected).unwrap();
@@ -131,12 +134,19 @@ mod tests {
 
     #[test]
     fn a_client_that_takes_nothing_or_too_little_ends_it() {
-        let (mut upload, download) = download("a".to_owned()).unwrap();
-        upload.runtime.block_on(async { tokio::time::pause() });
+        let (mut upload, download) = download("a".to_owned());
+        let runtime = runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async { tokio::time::pause() });
+        upload.runtime = Some(runtime);
         let error = upload.write_all(&vec![0; (PIECES + 2) * PIECE_BYTES]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         drop(download);
         let error = upload.write_all(&vec![0; PIECE_BYTES]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[tokio::test]
+    async fn one_that_nobody_sends_is_dropped_within_a_runtime() {
+        drop(download("a".to_owned()));
     }
 }
