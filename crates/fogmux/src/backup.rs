@@ -100,7 +100,13 @@ impl Contents<'_> {
     fn write(self, out: &mut dyn Write) -> Result<Made, Failure> {
         let Self { config, directory, name, .. } = self;
         let failed = |error: io::Error| Failure::io(name.display(), &error);
+        // A step of a rollover adds and renames files: they are listed and read while none is under way. The lock is not
+        // held longer, for whoever takes the backup may be slow.
+        let authority = directory.join(data::PKI);
+        let lock = fogmux_net::pki::hold(&authority);
         let members = members::find(config, self.file, directory)?;
+        let at_once = members.read_at_once(&authority)?;
+        drop(lock);
         let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
         let source = match self.store {
             Some(store) => Source::Own(store),
@@ -110,7 +116,6 @@ impl Contents<'_> {
         let mut archive = Summed::new(out);
         let manifest = Manifest::new(&members, oscore::reserved(directory)?).to_json();
         archive.add(manifest::NAME, &manifest).map_err(failed)?;
-        let at_once = members.read_at_once(&directory.join(data::PKI))?;
         for (name, content) in &at_once {
             archive.add(name, content).map_err(failed)?;
         }

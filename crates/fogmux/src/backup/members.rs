@@ -103,10 +103,9 @@ pub(super) fn find(config: &Config, file: Option<&Path>, directory: &Path) -> Re
 }
 
 impl Members {
-    /// Reads the files of the authority, which belong together, while no command and no renewal changes them. The lock
-    /// is not held longer than that, for whoever takes the backup may be slow.
+    /// Reads the files of the authority, which belong together: the caller holds their lock since before they were
+    /// listed.
     pub(super) fn read_at_once(&self, directory: &Path) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
-        let _lock = fogmux_net::pki::hold(directory);
         let mut read = BTreeMap::new();
         for member in self.files.iter().filter(|member| member.path.parent() == Some(directory)) {
             let mut content = Vec::new();
