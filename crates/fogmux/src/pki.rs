@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_net::ClientCertificate;
-use fogmux_net::pki::{self, Authority, PkiError, Purpose, Wanted};
+use fogmux_net::pki::{self, Authority, Issued, PkiError, Purpose, Wanted};
 use rustls::pki_types::ServerName;
 
 use crate::cli::{Files, KeyChoice, Pki, PkiClient, PkiInit, PkiRevoke, PkiServer};
@@ -88,7 +88,7 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
     let first = first.ok_or_else(|| Failure::new(Status::Usage, "the name of the server is missing"))?;
     let wanted = Wanted { names, validity: DAY * arguments.days, ..Wanted::new(Purpose::Server, first.as_str()) };
     let (certificate, key) = (out.with_added_extension("pem"), out.with_added_extension("key"));
-    issue(&directory, &wanted, arguments.key, &certificate, &key)
+    issue(&directory, &wanted, arguments.key, &certificate, &key).map(drop)
 }
 
 fn server_names(names: &[String]) -> Result<Vec<ServerName<'static>>, Failure> {
@@ -136,7 +136,14 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         ..Wanted::new(Purpose::Client, name.as_str())
     };
     enrol(name, &arguments.groups, &found)?;
-    issue(&directory, &wanted, arguments.key, &certificate, &key)?;
+    let issued = issue(&directory, &wanted, arguments.key, &certificate, &key)?;
+    if arguments.out.is_some() {
+        // Without its key, so that it is listed, can be revoked by its name, and is known to a rollover.
+        let clients = directory.join(CLIENTS);
+        data::create(&clients)?;
+        let serial = pki::inspect(&certificate).map_err(failed)?.serial;
+        issued.write_certificate(&clients.join(format!("{name}.{serial}.pem"))).map_err(failed)?;
+    }
     match &arguments.pkcs12 {
         Some(file) => pkcs12(arguments, &directory, &certificate, &key, file),
         None => Ok(()),
@@ -149,7 +156,7 @@ fn issue(
     key: KeyChoice,
     certificate: &Path,
     key_file: &Path,
-) -> Result<(), Failure> {
+) -> Result<Issued, Failure> {
     let authority = match wanted.purpose {
         Purpose::Server => Authority::open_or_make(directory, SystemTime::now()),
         Purpose::Client => Authority::for_devices(directory, SystemTime::now()),
@@ -158,7 +165,8 @@ fn issue(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let issued = authority.issue(wanted, key.kind(), now).map_err(failed)?;
     issued.write(certificate, key_file).map_err(failed)?;
-    say!("{}\n{}\n", certificate.display(), key_file.display())
+    say!("{}\n{}\n", certificate.display(), key_file.display())?;
+    Ok(issued)
 }
 
 #[cfg(feature = "tls-openssl")]

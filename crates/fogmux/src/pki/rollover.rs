@@ -158,7 +158,7 @@ struct Standing {
     replaced: Vec<String>,
 }
 
-/// Finds them among the certificates that are kept in the directory; those that were written elsewhere are not known.
+/// Finds them among the certificates that are kept in the directory.
 fn standing(directory: &Path, found: &Rollover) -> Result<Standing, Failure> {
     let lists = Revocations::load(&directory.join("crl.pem")).map_err(failed)?;
     let now = since_1970().as_secs();

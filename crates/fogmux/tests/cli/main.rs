@@ -10,4 +10,5 @@ mod installed;
 mod log;
 mod readme;
 mod reread;
+mod rollover;
 mod support;

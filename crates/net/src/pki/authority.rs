@@ -99,6 +99,14 @@ impl Issued {
     /// [`PkiError::Io`].
     pub fn write(&self, certificate: &Path, key: &Path) -> Result<(), PkiError> {
         write(key, &self.key, Access::Owner)?;
+        self.write_certificate(certificate)
+    }
+
+    /// Writes the certificate alone.
+    ///
+    /// # Errors
+    /// [`PkiError::Io`].
+    pub fn write_certificate(&self, certificate: &Path) -> Result<(), PkiError> {
         write(certificate, &self.certificate, Access::Everybody)
     }
 }
