@@ -100,8 +100,8 @@ impl Contents<'_> {
     fn write(self, out: &mut dyn Write) -> Result<Made, Failure> {
         let Self { config, directory, name, .. } = self;
         let failed = |error: io::Error| Failure::io(name.display(), &error);
-        // A step of a rollover adds and renames files: they are listed and read while none is under way. The lock is not
-        // held longer, for whoever takes the backup may be slow.
+        // A step of a rollover adds and renames files: they are listed and read while none is under way. The lock is
+        // not held longer, for whoever takes the backup may be slow.
         let authority = directory.join(data::PKI);
         let lock = fogmux_net::pki::hold(&authority);
         let members = members::find(config, self.file, directory)?;

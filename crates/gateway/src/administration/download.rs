@@ -34,8 +34,8 @@ pub struct Upload {
     piece: Vec<u8>,
     sent: u64,
     began: Instant,
-    /// Has the time. Made by the thread that sends: dropped within another runtime it would panic, if there is no thread
-    /// to be had.
+    /// Has the time. Made by the thread that sends: dropped within another runtime, where there is no thread to be had,
+    /// it would panic.
     runtime: Option<runtime::Runtime>,
 }
 
