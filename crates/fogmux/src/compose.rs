@@ -106,7 +106,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
 /// The store of MQTT sessions. With `none` they end with the process, and none comes back that ended long ago.
 #[cfg(feature = "mqtt")]
 fn sessions(config: &Config, store: &JournalStore) -> Option<Arc<dyn fogmux_gateway::mqtt::SessionStore>> {
-    if config.store.durability == fogmux_store::Durability::None {
+    if config.store.durability() == fogmux_store::Durability::None {
         let forgotten = store.forget_sessions();
         if forgotten > 0 {
             tracing::warn!(forgotten, "store.durability is none: MQTT sessions that were stored before are forgotten");
@@ -174,9 +174,9 @@ fn workers(config: &Config) -> usize {
 fn open_store(config: &Config, directory: &Path) -> Result<JournalStore, Failure> {
     let path = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
     let wanted = StoreConfig {
-        durability: config.store.durability,
+        durability: config.store.durability(),
         interval: config.store.interval,
-        group_delay: config.store.group_delay,
+        group_delay: config.store.group_delay(),
         queue_bytes_max: config.store.queue_bytes_max,
         ..StoreConfig::new(path)
     };

@@ -15,6 +15,7 @@ mod load;
 mod model;
 mod problem;
 mod reader;
+mod store;
 pub(crate) mod telemetry;
 mod units;
 

@@ -8,7 +8,6 @@ use fogmux_auth::{ActionLimits, LineLimits};
 use fogmux_bus::BusConfig;
 use fogmux_gateway::proxy::{ForwardHeader, ProxyConfig, ProxyRules};
 use fogmux_net::{AdmissionLimits, ListExpiry, proxy::Proxies};
-use fogmux_store::{Durability, StoreConfig};
 use tracing_subscriber::filter::Targets;
 
 use super::acme::Acme;
@@ -17,6 +16,7 @@ use super::discovery::Discovery;
 use super::doors::{Coap, Http, Mqtt, Xmpp};
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
+use super::store::Store;
 use super::telemetry::Telemetry;
 
 /// The whole configuration.
@@ -176,38 +176,6 @@ impl Section for BusConfig {
         reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=100_000_000);
         reader.size("subscriptions_bytes_max", &mut self.subscriptions_bytes_max, 64 << 10..=64 << 30);
         reader.count("reserve_percent", &mut self.reserve_percent, 0..=90);
-    }
-}
-
-/// The store, which survives a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Store {
-    pub(crate) durability: Durability,
-    /// Between commits of `none` and `interval`.
-    pub(crate) interval: Duration,
-    /// Between commits of `group`, at least.
-    pub(crate) group_delay: Duration,
-    /// Bytes that may wait for the disk.
-    pub(crate) queue_bytes_max: usize,
-    /// `store` in the data directory when absent.
-    pub(crate) path: Option<PathBuf>,
-}
-
-impl Default for Store {
-    fn default() -> Self {
-        let StoreConfig { durability, interval, group_delay, queue_bytes_max, .. } = StoreConfig::new("");
-        Self { durability, interval, group_delay, queue_bytes_max, path: None }
-    }
-}
-
-impl Section for Store {
-    fn read(&mut self, reader: &mut Reader<'_>) {
-        let choices = [Durability::None, Durability::Interval, Durability::Group, Durability::Always];
-        reader.choice("durability", &mut self.durability, &choices.map(|choice| (choice.name(), choice)));
-        reader.duration("interval", &mut self.interval, Duration::from_millis(10)..=Duration::from_secs(600));
-        reader.duration("group_delay", &mut self.group_delay, Duration::ZERO..=Duration::from_secs(10));
-        reader.size("queue_bytes_max", &mut self.queue_bytes_max, 64 << 10..=4 << 30);
-        reader.path("path", &mut self.path);
     }
 }
 

@@ -178,6 +178,22 @@ impl Reader<'_> {
         self.value(key, target, read, accepted);
     }
 
+    /// Reads a duration with its unit; `""` for none.
+    pub(crate) fn duration_unless_empty(
+        &mut self,
+        key: &'static str,
+        target: &mut Option<Duration>,
+        range: RangeInclusive<Duration>,
+    ) {
+        let read = |value: &DeValue<'_>| match value.as_str()? {
+            "" => Some(None),
+            text => parse_duration(text).filter(|found| range.contains(found)).map(Some),
+        };
+        let (least, most) = (*range.start(), *range.end());
+        let accepted = || format!("a duration from {:?} to {:?}, or \"\"", show_duration(least), show_duration(most));
+        self.value(key, target, read, accepted);
+    }
+
     /// Reads a duration of whole seconds with its unit.
     pub(crate) fn seconds<T: TryFrom<u64>>(&mut self, key: &'static str, target: &mut T, range: RangeInclusive<u64>) {
         let read = |value: &DeValue<'_>| {

@@ -123,7 +123,7 @@ fn a_problem_names_file_line_key_and_what_would_be_accepted() {
         (
             "[store]\ndurability = \"sometimes\"",
             "f.toml:2: store.durability: \"sometimes\" is not accepted; accepted: one of \"none\", \"interval\", \
-             \"group\", \"always\"",
+             \"group\", \"always\", \"\"",
         ),
         (
             "[listeners.mqtt]\nadress = 1",
