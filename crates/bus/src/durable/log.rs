@@ -279,7 +279,10 @@ impl SessionLog {
     /// Removes a subscription, if it is there.
     pub fn unsubscribe(&mut self, subscription: &Subscription, batch: &mut dyn Batch) {
         if let Some(id) = self.subscriptions.remove(subscription) {
-            self.resubscribed.remove(subscription).unwrap_or_default().forget(id, batch);
+            let mut replaced = self.resubscribed.remove(subscription).unwrap_or_default();
+            replaced.forget(id, batch);
+            // A second UNSUBACK, over another connection, waits for them as well.
+            replaced.into_ids().filter(|one| *one != id).chain([id]).for_each(|id| self.forgetting.begin(id));
         }
     }
 

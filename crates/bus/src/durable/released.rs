@@ -107,7 +107,7 @@ impl SessionLog {
         self.releasing.outcome().and(&self.forgotten())
     }
 
-    /// Ready when all is forgotten on the disk of what was received and is over.
+    /// Ready when all is forgotten on the disk of what was received and is over, and of subscriptions that have ended.
     pub fn forgotten(&mut self) -> Completion {
         drop(self.forgetting.settle());
         self.forgetting.outcome()

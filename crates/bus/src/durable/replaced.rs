@@ -52,6 +52,11 @@ impl Replaced {
         self.ids.iter().for_each(|id| batch.forget(*id));
     }
 
+    /// Those that may be there.
+    pub(super) fn into_ids(self) -> impl Iterator<Item = RecordId> {
+        self.ids.into_iter()
+    }
+
     /// Whether it is known that they are not there.
     pub(super) fn is_over(&self) -> bool {
         self.is_sure && self.outcome() == Poll::Ready(Ok(()))

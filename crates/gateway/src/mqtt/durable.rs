@@ -217,7 +217,7 @@ impl Durable {
         self.log.settled()
     }
 
-    /// Ready when the store has forgotten the identifiers that PUBREL has come for.
+    /// Ready when the store has forgotten the identifiers that PUBREL has come for, and subscriptions that have ended.
     pub(super) fn forgotten(&mut self) -> Completion {
         self.log.forgotten()
     }

@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     connection::{Connection, End},
     ending::UNSUBSCRIBED,
-    mailbox::MqttMailbox,
     set_aside::SetAside,
     subscribe::{Made, too_many},
     withheld::Otherwise,
@@ -260,7 +259,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return self.answer(&unsuback);
                 }
                 let bytes = self.encoded(&unsuback)?;
-                let appended = self.mailbox.with(MqttMailbox::append);
+                // What an earlier connection has ended may not be forgotten yet.
+                let appended = self.mailbox.with(|mailbox| {
+                    let appended = mailbox.append();
+                    let before = mailbox.durable.as_mut().map(|durable| durable.forgotten());
+                    before.map_or(appended.clone(), |before| appended.and(&before))
+                });
                 let completion = appended.map_err(|_| End::Displaced)?;
                 self.withhold(completion.and(&left), bytes, Otherwise::End);
                 Ok(())

@@ -78,6 +78,36 @@ fn s4_3_3_a_release_that_was_refused_does_not_take_the_message_from_the_store() 
     });
 }
 
+/// It says that there is no such subscription, which is not so after a crash as long as the store knows of it.
+#[test]
+fn s3_10_a_second_unsuback_waits_for_what_the_first_one_waited_for() {
+    let store = MemoryStore::default();
+    run_stored(&store, async |house: House| {
+        let mut client = committing(&store, async {
+            let mut client = house.lasting("s").await;
+            client.subscribe("q", Qos::AtLeastOnce).await;
+            client
+        })
+        .await;
+        let unsubscribe = [0xA2, 6, 0, 9, 0, 0, 1, b'q'];
+        store.set_full(true);
+        client.write(&unsubscribe).await;
+        client.silence().await;
+        drop(client);
+        while house.ctx.door.sessions_away() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let mut client = house.lasting("s").await;
+        assert!(client.session_present, "it is let in while the disk takes nothing");
+        client.write(&unsubscribe).await;
+        client.silence().await;
+        assert_eq!(store.crashed(0).len(), 2, "the subscription is there");
+        store.commit(usize::MAX);
+        assert_eq!(client.packet().await, [0xB0, 4, 0, 9, 0, 0x11]);
+        assert_eq!(store.len(), 1);
+    });
+}
+
 /// Its deliveries need no record, and are made.
 #[test]
 fn s4_3_3_what_no_session_has_a_record_of_is_not_refused_for_its_publishers_session() {
