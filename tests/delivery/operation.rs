@@ -21,6 +21,7 @@ mod mixed;
 mod monitoring;
 mod polite;
 mod pressure;
+mod read_only;
 mod reload;
 mod restart;
 mod sessions;
@@ -46,6 +47,7 @@ pub(crate) const CASES: &[Case] = &[
     disk::FIRST_START,
     disk::FULL_LATER,
     disk::FULL_LATER_GROUP,
+    read_only::LATER,
     checked::STARTS,
     early::SIGNALS,
     early::KILLED,

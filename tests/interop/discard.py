@@ -113,10 +113,19 @@ class FailingDisk(PowerCut):
 
 
 class BrokenDisk(FailingDisk):
-    """It fails so often that a commit that failed may not be taken back, and come back (ADR 0037): nobody can know what
-    the disk has. What was acknowledged has to be there."""
+    """It fails so often, or becomes read-only, that a commit that failed may not be taken back, and come back (ADR
+    0037): nobody can know what the disk has. What was acknowledged has to be there."""
 
     is_alone, may_return, disk = False, True, "broken disk"
+
+    def meanwhile(self):
+        if random.random() < 0.5:
+            super().meanwhile()
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(random.uniform(0.0, 0.3), lambda: self.recorder.set(is_read_only=True))
+        if random.random() < 0.7:
+            loop.call_later(random.uniform(0.3, 0.8), lambda: self.recorder.set(sync_takes=SYNC_TAKES))
 
 
 class Found(Report):

@@ -121,7 +121,7 @@ fn nothing_is_taken(gateway: &mut Gateway) -> Result<()> {
     none_was_kept(gateway)
 }
 
-fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
+pub(super) fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
     let ready = http(gateway, "GET", "/readyz", b"")?;
     ensure!(ready.0 == 503 && ready.1.contains("store"), "/readyz: {ready:?}");
     let metrics = gateway.metrics()?;
@@ -170,7 +170,7 @@ fn refuses_to_retract(gateway: &Gateway) -> Result<()> {
     gateway.check_conservation()
 }
 
-fn live_traffic_flows(gateway: &Gateway) -> Result<()> {
+pub(super) fn live_traffic_flows(gateway: &Gateway) -> Result<()> {
     let mut reader = Connection::open(gateway.address("mqtt")?, V4, "reader")?;
     reader.subscribe(1, &["live/#"], 0)?;
     let mut writer = Connection::open(gateway.address("mqtt")?, V4, "writer")?;
@@ -184,7 +184,7 @@ fn live_traffic_flows(gateway: &Gateway) -> Result<()> {
 }
 
 /// The retained one is not kept, which may turn out after it was delivered.
-fn none_was_kept(gateway: &Gateway) -> Result<()> {
+pub(super) fn none_was_kept(gateway: &Gateway) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let read = http(gateway, "GET", "/topics/live/a", b"")?;
