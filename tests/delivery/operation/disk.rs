@@ -114,14 +114,15 @@ pub(super) fn exhaust(gateway: &Gateway) -> Result<()> {
 fn nothing_is_taken(gateway: &mut Gateway) -> Result<()> {
     let kept = http(gateway, "GET", "/topics/kept/000007", b"")?;
     ensure!(kept.0 == 200 && kept.1.starts_with("000007"), "what was kept: {kept:?}");
-    refuses_to_keep(gateway)?;
+    refuses_to_keep(gateway, gateway.ca())?;
     let errors = gateway.whole_log().lines().filter(|line| line.contains("ERROR") && line.contains("store")).count();
     ensure!(errors == 1, "{errors} lines in the log");
     live_traffic_flows(gateway)?;
     none_was_kept(gateway)
 }
 
-pub(super) fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
+/// `ca` is the gateway's authority as it is seen from here.
+pub(super) fn refuses_to_keep(gateway: &Gateway, ca: &Path) -> Result<()> {
     let ready = http(gateway, "GET", "/readyz", b"")?;
     ensure!(ready.0 == 503 && ready.1.contains("store"), "/readyz: {ready:?}");
     let metrics = gateway.metrics()?;
@@ -150,13 +151,13 @@ pub(super) fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
     ensure!(coap::dotted(&answer) == "5.03", "CoAP PUT: {}", coap::dotted(&answer));
     let read = http(gateway, "GET", "/topics/kept/new", b"")?;
     ensure!(read.0 == 404, "a refused value is read: {read:?}");
-    refuses_to_retract(gateway)
+    refuses_to_retract(gateway, ca)
 }
 
 /// XEP-0060 §7.2 and §8.5: a removal that the store refuses is answered with an error, and the item stays.
-fn refuses_to_retract(gateway: &Gateway) -> Result<()> {
+fn refuses_to_retract(gateway: &Gateway, ca: &Path) -> Result<()> {
     let stream = tcp::connect(gateway.address("xmpp")?)?;
-    let mut session = Session::over(stream, &tls::config(gateway.ca())?, Via::Plain)?;
+    let mut session = Session::over(stream, &tls::config(ca)?, Via::Plain)?;
     let retract = session.entity("set", "<retract node='kept/000009'><item id='current'/></retract>")?;
     ensure!(retract.contains("<resource-constraint"), "retract: {retract}");
     let purge = session.owner("set", "<purge node='kept/000009'/>")?;

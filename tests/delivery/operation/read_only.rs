@@ -98,7 +98,7 @@ fn later() -> Result<String> {
     ensure!(put.0 == 507, "PUT: {put:?}");
     let ready = http(&gateway, "GET", "/readyz", b"")?;
     ensure!(ready.0 == 503 && ready.1.contains("Read-only file system"), "/readyz: {ready:?}");
-    refuses_to_keep(&gateway)?;
+    refuses_to_keep(&gateway, &disk.seen()?.join("data/pki/ca.pem"))?;
     live_traffic_flows(&gateway)?;
     none_was_kept(&gateway)?;
     gateway.signal(Signal::KILL)?;
