@@ -103,7 +103,7 @@ mod tests {
     use super::super::{Problems, Source, load};
     use super::*;
 
-    /// What the store is to do by these files, read in this order.
+    /// The settings of the store by these files, read in this order.
     fn effective(texts: &[&str]) -> Result<(Durability, Duration), Problems> {
         let sources: Vec<_> = texts.iter().map(|text| Source::new("f.toml", *text)).collect();
         load(&sources).map(|config| (config.store.durability(), config.store.group_delay()))

@@ -259,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return self.answer(&unsuback);
                 }
                 let bytes = self.encoded(&unsuback)?;
-                // What an earlier connection has ended may not be forgotten yet.
+                // Subscriptions that an earlier connection has ended may not be forgotten yet.
                 let appended = self.mailbox.with(|mailbox| {
                     let appended = mailbox.append();
                     let before = mailbox.durable.as_mut().map(|durable| durable.forgotten());
