@@ -158,6 +158,11 @@ impl Changes {
         self.puts.get(position(&self.puts, id)?).map(|(_, record)| record)
     }
 
+    /// Records that are forgotten.
+    pub(crate) fn forgotten(&self) -> &[RecordId] {
+        &self.forgets
+    }
+
     /// Whether a record is forgotten.
     pub(crate) fn forgets(&self, id: RecordId) -> bool {
         self.forgets.binary_search(&id).is_ok()

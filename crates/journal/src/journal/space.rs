@@ -8,6 +8,7 @@ use crate::{
     disk::Slot,
     frame::CLOSED,
     plan::{NoSegment, Plan},
+    record::RecordId,
     segments::Need,
     work::Task,
 };
@@ -76,14 +77,17 @@ impl Journal {
             return self.prepare(sync);
         }
         self.segments.unpin();
-        let (admitted, writable) = (self.admitted_bytes(), self.writable_bytes());
+        let freed = self.freed_bytes();
+        let (admitted, writable) = (self.admitted_bytes(freed), self.writable_bytes());
         if puts && self.picked.bytes as u64 > admitted {
             return Err(NoSpace { room: admitted.max(writable) });
         }
         if let Some(task) = self.clean() {
             return Ok(task);
         }
-        if !puts && taken.is_ok() {
+        // Small records in the place of larger ones make room, as forgets do.
+        let shrinks = self.picked.bytes as u64 <= freed.min(u64::from(self.config.frame_bytes));
+        if (!puts || shrinks) && taken.is_ok() {
             return self.commit_picked(sync);
         }
         Err(NoSpace { room: writable })
@@ -146,11 +150,26 @@ impl Journal {
     }
 
     // With no more segments to be had, an eighth and one segment beside the reserve stay unused, so that cleaning
-    // gains something and forgets find room. The bytes that may be put.
-    fn admitted_bytes(&self) -> u64 {
+    // gains something and forgets find room. The bytes that may be put by who forgets so many.
+    fn admitted_bytes(&self, freed: u64) -> u64 {
         let segment = u64::from(self.config.segment_bytes);
         let room = (self.segments.files() as u64).saturating_sub(RESERVE as u64 + 1) * segment / 8 * 7;
-        room.saturating_sub(self.segments.live)
+        (room + freed).saturating_sub(self.segments.live)
+    }
+
+    // Bytes of what is on the disk and the picked changes forget.
+    fn freed_bytes(&self) -> u64 {
+        let of_record = |id: &RecordId| {
+            let mut key = Some(id.key(0));
+            let parts = std::iter::from_fn(move || {
+                let part = key?;
+                let place = self.index.get(part)?;
+                key = part.next_part();
+                Some(u64::from(place.entry_bytes()))
+            });
+            parts.sum::<u64>()
+        };
+        self.picked.forgotten().iter().map(of_record).sum()
     }
 
     // Bytes that can be written without cleaning: at most, for frames need some of them.

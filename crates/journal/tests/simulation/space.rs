@@ -96,6 +96,34 @@ fn a_full_disk_refuses_records_and_never_forgets() {
     });
 }
 
+/// What is released on a full disk: each record gives way to a small one, and that is forgotten.
+#[test]
+fn a_full_disk_takes_small_records_in_the_place_of_large_ones() {
+    some_seeds(20, |seed| {
+        let mut random = Random::new(seed);
+        let mut subject = Subject::new(seed, SMALL);
+        subject.disk.set_space((64 << 10) * (4 + random.below(12)));
+        while subject.refused.is_empty() {
+            subject.append(1 + random.below(4), 100 + random.below(6000), 0).unwrap();
+            subject.drive(COMMIT);
+        }
+        if random.once_in(2) {
+            subject.reopen();
+        }
+        subject.refused.clear();
+        for _ in 0..subject.known.len() {
+            subject.append(1, 17, 1).unwrap();
+            subject.drive(COMMIT);
+            assert_eq!((&*subject.refused, &*subject.failures), (&[][..], &[][..]), "{} records", subject.known.len());
+            if random.once_in(3) {
+                subject.append(0, 0, 1).unwrap();
+                subject.drive(COMMIT);
+            }
+        }
+        subject.reopen();
+    });
+}
+
 /// Values of a gateway that is young or not, replaced for ever on a disk that others have filled.
 #[test]
 fn a_small_set_goes_round_on_a_full_disk() {
