@@ -189,6 +189,7 @@ pub enum PaperError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{CoapAnswer, CoapServer, Door};
     use crate::paper::claim::Check;
 
     #[test]
@@ -246,6 +247,30 @@ mod tests {
                 let claim = paper.claims.iter().find(|claim| claim.id == id);
                 let claim = claim.unwrap_or_else(|| panic!("{name} has no claim {id}"));
                 assert!(!matches!(claim.check, Check::Untestable(_)), "{name}: {id} has no check");
+            }
+        }
+    }
+
+    /// Tables of seoane2021 that set its scenarios A, B and C beside each other.
+    const SCENARIOS: [&str; 7] = ["6", "10", "fig12", "fig13", "fig14", "fig15", "fig16"];
+
+    #[test]
+    fn the_scenarios_of_seoane2021_are_answered_by_one_server() {
+        let paper = load("seoane2021").unwrap();
+        for id in SCENARIOS {
+            let table = paper.tables.iter().find(|table| table.id == id).unwrap();
+            let mut answers = Vec::new();
+            for (row, column) in table.places() {
+                for quick in [false, true] {
+                    let experiment = paper.experiment(table, row, column, quick).unwrap();
+                    let name = &table.rows[row].name;
+                    assert_eq!(experiment.door, Door::Coap, "{id}: {name}");
+                    assert_eq!(experiment.coap_server, CoapServer::Origin, "{id}: {name}");
+                    answers.push(experiment.coap_answer);
+                }
+            }
+            for answer in [CoapAnswer::Piggybacked, CoapAnswer::Separate, CoapAnswer::NonConfirmable] {
+                assert!(answers.contains(&answer), "{id} lacks {answer:?}");
             }
         }
     }
