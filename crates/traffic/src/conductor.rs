@@ -71,6 +71,12 @@ fn now_unix_ms() -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
+/// When that was, by the clock that others have as well.
+fn before_now_unix_ms(since: &Since) -> Option<u64> {
+    let elapsed = u64::try_from(since.get()?.elapsed().as_millis()).ok()?;
+    now_unix_ms()?.checked_sub(elapsed)
+}
+
 /// The size of a program, as a key of an outcome.
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
 fn program_bytes(program: &Path) -> Option<(String, f64)> {
@@ -268,11 +274,13 @@ impl Conductor {
             done = self.drive((&experiment, number), publishers, subscribers, probe, &since) => done,
             pid = watch.ended() => Err(ended(&mut serving, pid, &since)),
         };
+        let measured_from_unix_ms = before_now_unix_ms(&since);
         let mut outcome = witnessed(done, &mut serving, &watch, &since).await?;
         capture.map_or(Ok(()), complete)?;
         self.network.note(&mut outcome);
         outcome.settings = serving.settings();
         outcome.began_unix_ms = began_unix_ms;
+        outcome.measured_from_unix_ms = measured_from_unix_ms;
         outcome.gateway_affinity = gateway_affinity;
         if let Target::Gateway(home) = &self.target {
             outcome.more.extend(program_bytes(home.binary()));

@@ -137,7 +137,7 @@ pub(crate) enum Paper {
         name: String,
     },
     /// Repeat a document's experiments: paper, measured, ratio, and which claims hold
-    Run(PaperRun),
+    Run(Box<PaperRun>),
 }
 
 /// Repeats a document's experiments.

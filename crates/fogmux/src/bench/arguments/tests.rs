@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 78] = [
+const PUBLIC: [&str; 80] = [
     "agent",
     "agent-key",
     "all",
@@ -30,6 +30,7 @@ const PUBLIC: [&str; 78] = [
     "doors",
     "drain",
     "end-with",
+    "energy",
     "fail-if",
     "followers",
     "from",
@@ -45,6 +46,7 @@ const PUBLIC: [&str; 78] = [
     "live",
     "markdown",
     "messages",
+    "meter",
     "name",
     "operation",
     "oscore",
