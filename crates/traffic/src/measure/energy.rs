@@ -252,6 +252,20 @@ mod tests {
     }
 
     #[test]
+    fn parts_add_up_to_the_whole() {
+        for model in Model::names().iter().map(|name| Model::load(name).unwrap()) {
+            let whole = model.processor_joules(1e6) + model.radio_joules(1_000, 123_456);
+            for part in (0..=1_000u64).step_by(9) {
+                let [part_us, rest_us] = [part, 1_000 - part].map(|share| share as f64 * 1e3);
+                let processor = model.processor_joules(part_us) + model.processor_joules(rest_us);
+                let radio =
+                    model.radio_joules(part, part * 120) + model.radio_joules(1_000 - part, 123_456 - part * 120);
+                assert!((whole - processor - radio).abs() < 1e-9, "{}: {part}", model.name);
+            }
+        }
+    }
+
+    #[test]
     fn a_file_replaces_constants() {
         let model = Model::parse("m.toml", "based_on='pi3-wifi'\nprocessor_scale=4.0\nidle_watts=2").unwrap();
         assert_eq!((model.idle_watts, model.sent_uj_per_frame), (2.0, 420.0));

@@ -145,6 +145,26 @@ mod tests {
     }
 
     #[test]
+    fn a_constant_power_is_watts_times_seconds_and_parts_add_up_to_the_whole() {
+        // Samples are not evenly spaced: 60 to 140 ms apart.
+        let times = || (0..200u32).map(|at| at * 100 + at * 37 % 41);
+        for watts in [0.0, 0.3, 2.7, 6.4, 230.0] {
+            let meter = made(times().map(|time| (time, watts)));
+            for (from, to) in [(100.0, 19_000.0), (1_234.5, 8_765.25), (150.0, 2_000.0)] {
+                let joules = meter.joules(from, to).unwrap();
+                assert!((joules - watts * (to - from) / 1e3).abs() < 1e-6, "{watts} W: {joules} J");
+            }
+        }
+        let meter = made(times().map(|time| (time, 2.0 + f64::from(time % 7) + f64::from(time % 1_000) / 250.0)));
+        let (from, to) = (333.0, 18_111.0);
+        let whole = meter.joules(from, to).unwrap();
+        for split in (2_000..17_000).step_by(77).map(f64::from) {
+            let halves = meter.joules(from, split).unwrap() + meter.joules(split, to).unwrap();
+            assert!((whole - halves).abs() < 1e-6, "{whole} J, and {halves} J split at {split}");
+        }
+    }
+
+    #[test]
     fn an_interval_that_is_not_covered_has_no_energy() {
         let meter = made((10..30).map(|at| (at * 100, 2.0)));
         assert!(meter.joules(900.0, 2_500.0).unwrap_err().contains("begins after"));
