@@ -5,6 +5,7 @@ pub(crate) mod arguments;
 mod compare;
 mod curve;
 mod energy;
+mod fleet;
 mod matrix;
 mod paper;
 mod peer;
@@ -70,6 +71,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
         Bench::Curve(arguments) => curve::run(arguments),
+        Bench::Fleet(arguments) => fleet::run(arguments),
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;

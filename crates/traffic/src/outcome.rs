@@ -47,6 +47,9 @@ pub struct Report {
 /// One experiment and its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
+    /// The name of a group of a fleet, or of all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The experiment.
     pub experiment: Experiment,
     /// The target: `fogmux 0.1.0`, or the address of a peer.
@@ -68,7 +71,7 @@ impl Run {
     /// Of this experiment, before its first repetition.
     #[must_use]
     pub fn of(experiment: Experiment, target: String) -> Self {
-        Self { experiment, target, outcomes: Vec::new(), problem: None, failed: Vec::new(), until: None }
+        Self { name: None, experiment, target, outcomes: Vec::new(), problem: None, failed: Vec::new(), until: None }
     }
 }
 

@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 80] = [
+const PUBLIC: [&str; 82] = [
     "agent",
     "agent-key",
     "all",
@@ -32,6 +32,7 @@ const PUBLIC: [&str; 80] = [
     "end-with",
     "energy",
     "fail-if",
+    "follow",
     "followers",
     "from",
     "gap",
@@ -75,6 +76,7 @@ const PUBLIC: [&str; 80] = [
     "session",
     "size",
     "sizes",
+    "start-spread",
     "step-seconds",
     "storm",
     "subs",
