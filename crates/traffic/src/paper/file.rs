@@ -251,6 +251,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_page_has_the_numbers_of_claims_and_of_tables() {
+        let page = include_str!("../../../../docs/papers.md");
+        let (mut all, mut before) = ([0; 3], [0; 3]);
+        let row = |name: &str| -> Vec<usize> {
+            let line =
+                page.lines().find(|line| line.starts_with(&format!("| {name} |")) && line.matches('|').count() == 8);
+            line.unwrap_or_else(|| panic!("no row of {name}"))
+                .split('|')
+                .filter_map(|cell| cell.trim().parse().ok())
+                .collect()
+        };
+        for name in NAMES {
+            let paper = load(name).unwrap();
+            let open = paper.claims.iter().filter(|claim| matches!(claim.check, Check::Untestable(_))).count();
+            let today = [paper.claims.len(), open, paper.tables.len()];
+            let printed = row(name);
+            assert_eq!(printed[3..], today, "{name}");
+            (0..3).for_each(|at| (all[at], before[at]) = (all[at] + today[at], before[at] + printed[at]));
+        }
+        assert_eq!(row("all"), [before, all].concat());
+    }
+
     /// Tables of seoane2021 that set its scenarios A, B and C beside each other.
     const SCENARIOS: [&str; 7] = ["6", "10", "fig12", "fig13", "fig14", "fig15", "fig16"];
 
