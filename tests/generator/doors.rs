@@ -10,6 +10,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "every door under every profile delivers everything", run: matrix },
     Case { name: "one door in, another out", run: mixed },
     Case { name: "every pattern", run: patterns },
+    Case { name: "more publishers than 4 096", run: crowd },
     Case { name: "bytes by layer", run: layers },
 ];
 
@@ -90,6 +91,27 @@ fn patterns() -> Result<String> {
         outcomes(&report)?.into_iter().try_for_each(check).with_context(|| row.join(" "))?;
     }
     Ok(format!("({} patterns)", table.len()))
+}
+
+/// Two messages of each of five thousand publishers: more than the short form of a stamp has numbers for.
+fn crowd() -> Result<String> {
+    const PUBLISHERS: &str = "5000";
+    // Both processes have a descriptor for each connection, and some beside them.
+    const DESCRIPTORS: u64 = 6_000;
+    let limits = std::fs::read_to_string("/proc/self/limits")?;
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).context("no limit of open files")?;
+    if let Some(most) = line.split_whitespace().nth(4).and_then(|hard| hard.parse::<u64>().ok())
+        && most < DESCRIPTORS
+    {
+        return Ok(format!("(left out: {most} descriptors, and {DESCRIPTORS} are needed)"));
+    }
+    let report = report(&["run", "--pubs", PUBLISHERS, "--count", "10000", "--qos", "1", "--repeat", "1"])?;
+    for outcome in outcomes(&report)? {
+        check(outcome)?;
+        let (sent, delivered) = (number(outcome, "sent")?, number(outcome, "delivered")?);
+        ensure!(sent == 10_000.0 && delivered == 10_000.0, "{sent} sent, {delivered} delivered");
+    }
+    Ok(format!("({PUBLISHERS} publishers)"))
 }
 
 /// Checks that the bytes of each layer include those of the layer above.

@@ -4,6 +4,7 @@ mod agent;
 mod comings;
 mod doors;
 mod faults;
+mod fleet;
 mod links;
 mod load;
 mod peers;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         resume::CASES,
         load::CASES,
         comings::CASES,
+        fleet::CASES,
         secrets::CASES,
         reports::CASES,
         readme::CASES,

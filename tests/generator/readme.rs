@@ -21,6 +21,7 @@ const SHORTER: &[(&str, Result<&[&str], &str>)] = &[
     ("run ", Ok(SHORT)),
     ("matrix ", Ok(&["--doors", "mqtt,http1", "--securities", "none", "--seconds", "0.2", "--repeat", "1"])),
     ("curve ", Ok(&["--rates", "20,40", "--count", "10", "--repeat", "1"])),
+    ("fleet ", Err("fleet.rs: with fewer devices, for less time")),
     ("compare ", Ok(&[])),
     ("pair ", Err("reports.rs: two programs have to be there")),
     ("paper list", Ok(&[])),

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::gateway::Gateway;
 use fogmux_tests::suite::Case;
 
 use crate::bench;
@@ -16,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "no secret of the command line is in what a run wrote", run: given },
     Case { name: "no secret of the command line is in what a pair wrote", run: compared },
     Case { name: "no secret of the gateway's directory is in what a run wrote", run: made },
+    Case { name: "no secret is in what a killed run left", run: killed },
 ];
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,8 +33,9 @@ fn given() -> Result<String> {
     for (name, form) in [("apart", vec!["--psk", key]), ("joined", vec![])] {
         let (joined, out) = (format!("--psk={key}"), place.path().join(name).display().to_string());
         let rest = if form.is_empty() { vec![joined.as_str()] } else { form };
+        let live = place.path().join(name).join("live.jsonl").display().to_string();
         let words = ["peer", &url, "--psk-id", "me", "--seconds", "0.1", "--repeat", "1", "--out", &out];
-        let done = bench(&[&words[..], &rest].concat())?.output()?;
+        let done = bench(&[&words[..], &["--live", &live], &rest].concat())?.output()?;
         let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         ensure!(done.status.code() == Some(69), "{}: {said}", done.status);
         let files = written(&place.path().join(name))?;
@@ -39,6 +43,7 @@ fn given() -> Result<String> {
             files.iter().any(|(path, text)| path.ends_with("report.json") && text.contains("REDACTED")),
             "{files:?}"
         );
+        ensure!(files.iter().any(|(path, text)| path.ends_with("live.jsonl") && !text.is_empty()), "{files:?}");
         let places = files.iter().map(|(path, text)| (path.display().to_string(), text.as_str()));
         for (where_, text) in places.chain([("the terminal".to_owned(), said.as_str())]) {
             for secret in SECRETS {
@@ -88,6 +93,48 @@ fn made() -> Result<String> {
         }
     }
     Ok(format!("({} secrets, {} files)", secrets.len(), files.len()))
+}
+
+/// A run with secrets of its own directory, and one with those of its command line: each is killed when repetitions are
+/// in its journal, with a file for those who watch beside it.
+fn killed() -> Result<String> {
+    const GIVEN: [&str; 2] = ["t0ken-in-a-query", "c0ffee00c0ffee00c0ffee00c0ffee00"];
+    let gateway = Gateway::start(&[])?;
+    let url = format!("mqtt://{}/?access=t0ken-in-a-query", gateway.address("mqtt")?);
+    let peer = ["peer", &url, "--psk-id", "me", "--psk", "c0ffee00c0ffee00c0ffee00c0ffee00"];
+    let run = ["run", "--door", "coap", "--security", "psk", "--operation", "get", "--window", "1"];
+    let mut lines = 0;
+    for (words, is_made) in [(&peer[..], false), (&run[..], true)] {
+        let place = tempfile::tempdir()?;
+        let (out, temporary) = (place.path().join("out"), place.path().join("tmp"));
+        fs::create_dir(&temporary)?;
+        let [name, live] = [&out, &out.join("live.jsonl")].map(|path| path.display().to_string());
+        let more = ["--qos", "1", "--seconds", "1.2", "--warm-up", "0", "--repeat", "1000", "--out", &name];
+        let mut command = bench(&[words, &more, &["--live", &live]].concat())?;
+        command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut generator = command.spawn()?;
+        let secrets = if is_made { collect(&temporary) } else { Ok(GIVEN.map(str::to_owned).into()) };
+        let until = Instant::now() + PATIENCE;
+        let count = |path: &Path| fs::read_to_string(path).map_or(0, |text| text.lines().count());
+        // The first line of a journal is the report without outcomes.
+        while count(&out.join("unfinished.jsonl")) < 2 && Instant::now() < until {
+            sleep(Duration::from_millis(5));
+        }
+        generator.kill()?;
+        generator.wait()?;
+        let files = written(&out)?;
+        for name in ["unfinished.jsonl", "live.jsonl"] {
+            let found = files.iter().find(|(path, _)| path.ends_with(name)).with_context(|| format!("no {name}"))?;
+            ensure!(found.1.lines().count() >= 2, "{name}: {}", found.1);
+            lines += found.1.lines().count();
+        }
+        for secret in &secrets? {
+            for (path, text) in &files {
+                ensure!(!text.contains(secret), "{secret} is in {}", path.display());
+            }
+        }
+    }
+    Ok(format!("({lines} lines)"))
 }
 
 /// Waits for the gateway's directory, and returns the words of its secret files: keys of tokens, pre-shared keys, lines

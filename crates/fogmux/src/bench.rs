@@ -4,6 +4,8 @@ mod agent;
 pub(crate) mod arguments;
 mod compare;
 mod curve;
+mod energy;
+mod fleet;
 mod matrix;
 mod paper;
 mod peer;
@@ -69,6 +71,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
             finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
         Bench::Curve(arguments) => curve::run(arguments),
+        Bench::Fleet(arguments) => fleet::run(arguments),
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
@@ -111,6 +114,7 @@ fn prepare(experiments: &[Experiment], output: &Output) -> Result<(), Failure> {
     if let Some(directory) = &output.out {
         report::try_directory(directory).map_err(|error| Failure::io(directory.display(), &error))?;
     }
+    energy::check(output)?;
     if let Some(file) = &output.key_log {
         KeyLogFile::open(file).map_err(|error| Failure::io(file.display(), &error))?;
     }
@@ -242,7 +246,8 @@ fn perform(
         let mut shown = progress(experiments, repetitions.wanted, record.done());
         let begun = record.runs();
         let mut note = |run: usize, done: &Result<Outcome, Void>| record.note(run, done);
-        let runs = conductor.perform(begun, repetitions, &mut shown, &mut note).await;
+        let mut runs = conductor.perform(begun, repetitions, &mut shown, &mut note).await;
+        energy::note(output, &mut runs);
         let stopped = *stop.borrow();
         let gateway_environment = conductor.gateway_environment();
         Ok::<_, Failure>(Done { record, runs, gateway_environment, stopped })

@@ -2,7 +2,9 @@
 //! nothing of one is left for the next.
 
 mod alone;
+mod drive;
 mod error;
+mod fleet;
 mod network;
 mod recorder;
 mod serving;
@@ -16,27 +18,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use self::alone::serve as serve_repetition;
 pub use self::error::ConductorError;
 use self::network::Network;
-use self::recorder::{is_recorded, recorder};
 use self::serving::Serving;
-use self::threads::{Threads, Work};
 pub use self::watcher::Watcher;
 use crate::agent::Remote;
-use crate::experiment::{Door, Experiment};
-use crate::link::{Capture, Conditions, Laid};
+use crate::experiment::Experiment;
+use crate::link::{Capture, Laid};
 use crate::measure::environment::Environment;
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::limits;
 use crate::measure::process::ProcessProbe;
 use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, PROGRAM_BYTES, Run};
-use crate::pattern::{self, Bench, Live, Member, Since};
+use crate::pattern::Since;
 use crate::repetition::{self, Repetitions, Void};
 use crate::target::{Access, Apart, Gateway, Home, TargetError};
-
-/// The time added to the longest expected duration of an experiment, after which it counts as hanging.
-const GRACE: Duration = Duration::from_secs(120);
-/// The same on a link that loses frames: both ends may connect, and subscribe, for 90 s each.
-const GRACE_LOSSY: Duration = Duration::from_secs(300);
 
 /// The server that the generator drives.
 pub enum Target {
@@ -71,6 +66,12 @@ fn now_unix_ms() -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
+/// When that was, by the clock that others have as well.
+fn before_now_unix_ms(since: &Since) -> Option<u64> {
+    let elapsed = u64::try_from(since.get()?.elapsed().as_millis()).ok()?;
+    now_unix_ms()?.checked_sub(elapsed)
+}
+
 /// The size of a program, as a key of an outcome.
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
 fn program_bytes(program: &Path) -> Option<(String, f64)> {
@@ -84,12 +85,12 @@ fn ended(serving: &mut Serving, pid: u32, since: &Since) -> ConductorError {
 }
 
 /// The outcome, unless a process has ended meanwhile: whatever else is wrong then is wrong because of that.
-async fn witnessed(
-    done: Result<Outcome, ConductorError>,
+async fn witnessed<T>(
+    done: Result<T, ConductorError>,
     serving: &mut Serving,
     watch: &Watch,
     since: &Since,
-) -> Result<Outcome, ConductorError> {
+) -> Result<T, ConductorError> {
     let patience = match &done {
         Ok(_) => GLANCE,
         Err(ConductorError::Ended { .. }) => return done,
@@ -98,6 +99,26 @@ async fn witnessed(
     match tokio::time::timeout(patience, watch.ended()).await {
         Ok(pid) => Err(ended(serving, pid, since)),
         Err(_) => done,
+    }
+}
+
+/// Starts a gateway for these experiments, at its end of the link.
+fn started(home: &mut Home, link: Option<&Laid>, experiments: &[&Experiment]) -> Result<Gateway, ConductorError> {
+    let (wrapper, address) = match link {
+        Some(laid) => (laid.wrapper(), laid.gateway_address().to_string()),
+        None => (Vec::new(), "127.0.0.1".to_owned()),
+    };
+    // Seen from its own end, it is ready whatever the link does to frames.
+    let _beside = link.map(Laid::enter_gateway).transpose()?;
+    Ok(Gateway::start(home, experiments, &wrapper, &address)?)
+}
+
+/// Waits until there is a reason to stop.
+async fn stopped(mut stop: Stop) -> &'static str {
+    match stop.wait_for(Option::is_some).await.map(|why| *why) {
+        Ok(Some(why)) => why,
+        // Nobody is left who could give a reason.
+        Ok(None) | Err(_) => std::future::pending().await,
     }
 }
 
@@ -110,10 +131,6 @@ fn complete(capture: Capture<()>) -> Result<(), ConductorError> {
     let problem = capture.finish()?.problem;
     let broken = |error| TargetError::Io("the capture".to_owned(), error);
     problem.map_or(Ok(()), |error| Err(broken(error).into()))
-}
-
-fn is_lossy(experiment: &Experiment) -> bool {
-    experiment.link.parse::<Conditions>().is_ok_and(|conditions| conditions.is_lossy())
 }
 
 /// Does experiments, one after the other.
@@ -195,14 +212,7 @@ impl Conductor {
     /// # Errors
     /// There is nothing to be measured; why is said.
     pub async fn repeat(&mut self, experiment: &Experiment, number: u32) -> Result<Outcome, ConductorError> {
-        let mut stop = self.stop.clone();
-        let stopped = async move {
-            match stop.wait_for(Option::is_some).await.map(|why| *why) {
-                Ok(Some(why)) => why,
-                // Nobody is left who could give a reason.
-                Ok(None) | Err(_) => std::future::pending().await,
-            }
-        };
+        let stopped = stopped(self.stop.clone());
         let watcher = self.watcher.clone();
         let done = tokio::select! {
             biased;
@@ -236,13 +246,7 @@ impl Conductor {
                 (Serving::Apart(origin), access.clone(), access, probe)
             }
             Target::Gateway(home) => {
-                let (wrapper, address) = match link {
-                    Some(laid) => (laid.wrapper(), laid.gateway_address().to_string()),
-                    None => (Vec::new(), "127.0.0.1".to_owned()),
-                };
-                // Seen from its own end, it is ready whatever the link does to frames.
-                let _beside = link.map(Laid::enter_gateway).transpose()?;
-                let gateway = Gateway::start(home, &experiment, &wrapper, &address)?;
+                let gateway = started(home, link, &[&experiment])?;
                 let publishers = gateway.access(home, &experiment, experiment.door)?;
                 let subscribers = gateway.access(home, &experiment, experiment.reader_door())?;
                 let probe = here(&gateway.pids());
@@ -264,15 +268,19 @@ impl Conductor {
         let gateway_affinity = serving.pids().first().copied().and_then(limits::affinity);
         let watch = Watch::of(&serving.pids()).map_err(ConductorError::Processes)?;
         let since = Rc::default();
+        let work = self.work(&experiment, None, (publishers, subscribers));
+        let drive = async { self.drive(&[work], number, probe, &since).await?.pop().ok_or(ConductorError::Nothing) };
         let done = tokio::select! {
-            done = self.drive((&experiment, number), publishers, subscribers, probe, &since) => done,
+            done = drive => done,
             pid = watch.ended() => Err(ended(&mut serving, pid, &since)),
         };
+        let measured_from_unix_ms = before_now_unix_ms(&since);
         let mut outcome = witnessed(done, &mut serving, &watch, &since).await?;
         capture.map_or(Ok(()), complete)?;
         self.network.note(&mut outcome);
         outcome.settings = serving.settings();
         outcome.began_unix_ms = began_unix_ms;
+        outcome.measured_from_unix_ms = measured_from_unix_ms;
         outcome.gateway_affinity = gateway_affinity;
         if let Target::Gateway(home) = &self.target {
             outcome.more.extend(program_bytes(home.binary()));
@@ -282,61 +290,6 @@ impl Conductor {
             outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());
         }
         Ok(outcome)
-    }
-
-    async fn drive(
-        &self,
-        (experiment, number): (&Experiment, u32),
-        mut publishers: Access,
-        mut subscribers: Access,
-        probe: Option<GatewayProbe>,
-        since: &Since,
-    ) -> Result<Outcome, ConductorError> {
-        publishers.key_log.clone_from(&self.key_log);
-        subscribers.key_log.clone_from(&self.key_log);
-        let conflates = matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp);
-        let is_watched = self.watcher.is_some();
-        let work = Work { experiment: experiment.clone(), publishers, subscribers, conflates, is_watched };
-        let (writer, reader) = work.drivers()?;
-        let laid = self.network.laid();
-        let _inside = laid.map(Laid::enter_client).transpose()?;
-        let member = Member::first(experiment.threads);
-        // They are in the same network as this one, from their first instruction on.
-        let threads = Threads::start(&work, &member)?;
-        let mut bench = Bench {
-            publishers: writer,
-            subscribers: reader,
-            gateway: probe,
-            generator: ProcessProbe::own(),
-            wire: laid.map(Laid::counter),
-            record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
-            conflates,
-            since: Rc::clone(since),
-            live: self.live(experiment, number, &member),
-            member: member.clone(),
-        };
-        let most =
-            Duration::from_secs_f64(experiment.seconds + experiment.warm_up_seconds + 2.0 * experiment.drain_seconds)
-                + if is_lossy(experiment) { GRACE_LOSSY } else { GRACE };
-        let done = async {
-            let mut outcome = tokio::select! {
-                done = pattern::run(experiment, &mut bench) => done?,
-                why = member.failed() => return Err(why),
-            };
-            threads.join(&mut outcome).await?;
-            Ok(outcome)
-        };
-        Ok(tokio::time::timeout(most, done).await.map_err(|_| ConductorError::Hanging(most))??)
-    }
-
-    /// The watcher of all threads, if anybody watches.
-    fn live(&self, experiment: &Experiment, number: u32, member: &Member) -> Option<Live> {
-        let live = self.watcher.as_ref()?.live(experiment, number);
-        if experiment.threads == 1 {
-            return Some(live);
-        }
-        let member = member.clone();
-        Some(Rc::new(move |sample| live(&member.sum(sample))))
     }
 
     /// Lays the network that the experiment asks for, where we may.

@@ -7,6 +7,8 @@ mod arrivals;
 mod bounds;
 mod clock;
 mod coap;
+mod error;
+mod follow;
 mod offers;
 mod qos;
 mod server;
@@ -21,6 +23,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::arrivals::Arrivals;
 pub use self::clock::Clock;
 pub use self::coap::{CoapAnswer, CoapServer, CoapToken};
+pub use self::error::ExperimentError;
+pub use self::follow::Follow;
 pub use self::qos::Qos;
 pub use self::server::{Rules, ServerKey};
 
@@ -246,6 +250,10 @@ pub struct Experiment {
     pub topics: u32,
     /// Their names; `{}` stands for the number.
     pub topic: String,
+    /// The topics that each subscriber follows.
+    pub follow: Follow,
+    /// The time over which publishers begin to connect, one after the other, in seconds; 0: as fast as they can.
+    pub start_spread_seconds: f64,
     /// Unanswered operations of one publisher at most; 0: without bound.
     pub window: u32,
     /// Deliveries that are under way over all, at most; 0: without bound.
@@ -309,6 +317,8 @@ impl Default for Experiment {
             threads: 1,
             topics: 1,
             topic: "bench/{}".to_owned(),
+            follow: Follow::Topic,
+            start_spread_seconds: 0.0,
             window: 100,
             in_flight: 0,
             rate: None,
@@ -372,25 +382,4 @@ impl Experiment {
         };
         format!("{doors} {} q{} {} B", self.security, self.qos.level(), self.payload_bytes)
     }
-}
-
-/// The reason why an experiment is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExperimentError {
-    /// There is no such thing.
-    #[error("there is no {0} {1:?}")]
-    Unknown(&'static str, String),
-    /// A number is out of its bounds.
-    #[error("{key} is {value}; accepted: {accepted}")]
-    Bounds {
-        /// The key.
-        key: &'static str,
-        /// The number.
-        value: String,
-        /// The numbers that would be accepted.
-        accepted: String,
-    },
-    /// It contradicts itself.
-    #[error("{0}")]
-    Contradiction(String),
 }

@@ -12,6 +12,7 @@ pub mod agent;
 pub mod conductor;
 pub mod driver;
 pub mod experiment;
+pub mod fleet;
 pub mod link;
 pub mod measure;
 pub mod origin;

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod counters;
+pub mod energy;
 pub mod environment;
 pub mod gateway;
 pub mod latency;

@@ -3,6 +3,7 @@
 //! It defines the JSON that `fogmux bench` writes, documented in `docs/benchmarks.md`. Keys are only ever added.
 
 mod comings;
+mod energy;
 mod merge;
 mod slice;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use self::comings::{Comings, Storm};
+pub use self::energy::Energy;
 pub use self::slice::Slice;
 use crate::experiment::Experiment;
 use crate::measure::environment::Environment;
@@ -45,6 +47,9 @@ pub struct Report {
 /// One experiment and its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
+    /// The name of a group of a fleet, or of all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The experiment.
     pub experiment: Experiment,
     /// The target: `fogmux 0.1.0`, or the address of a peer.
@@ -66,7 +71,7 @@ impl Run {
     /// Of this experiment, before its first repetition.
     #[must_use]
     pub fn of(experiment: Experiment, target: String) -> Self {
-        Self { experiment, target, outcomes: Vec::new(), problem: None, failed: Vec::new(), until: None }
+        Self { name: None, experiment, target, outcomes: Vec::new(), problem: None, failed: Vec::new(), until: None }
     }
 }
 
@@ -77,6 +82,9 @@ pub struct Outcome {
     /// When the repetition began, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began_unix_ms: Option<u64>,
+    /// When its measured time began, after connecting and warming up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_from_unix_ms: Option<u64>,
     /// The processors that the gateway might run on, where its process is known here: a list such as `0-3,6`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_affinity: Option<String>,
@@ -161,6 +169,9 @@ pub struct Outcome {
     /// The reason why the generator and not the target limited the rate. Such an outcome is no evidence about a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by_generator: Option<String>,
+    /// Joules, where a model or a meter was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
     /// Values that only some kinds of experiments have, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, f64>,

@@ -141,6 +141,14 @@ pub enum PatternError {
     /// A thread of the generator could not be started, or did not come to its end.
     #[error("a thread of the generator: {0}")]
     Thread(String),
+    /// One of several experiments that were done at the same time.
+    #[error("group {name:?}: {why}")]
+    Group {
+        /// Its name.
+        name: String,
+        /// Its error.
+        why: Box<PatternError>,
+    },
     /// There is no timer for operations at a rate.
     #[error("no timer: {0}")]
     Timer(String),

@@ -15,6 +15,7 @@ pub use apart::{Apart, serve as serve_origin};
 pub(crate) use directory::PrivateDirectory;
 pub use gateway::Gateway;
 pub use home::Home;
+pub(crate) use settings::settings;
 
 /// Why there is no target.
 #[derive(Debug, thiserror::Error)]
@@ -58,4 +59,6 @@ pub struct Access {
     pub prefix: Option<String>,
     /// The file for TLS secrets in the format of `SSLKEYLOGFILE`, with which a capture can be decrypted.
     pub key_log: Option<PathBuf>,
+    /// The group of a fleet that its clients are of, which is in their identifiers: two groups have different ones.
+    pub group: Option<String>,
 }

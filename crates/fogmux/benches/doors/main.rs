@@ -39,7 +39,7 @@ struct Place<'h> {
 
 impl Place<'_> {
     fn access(&self) -> Access {
-        let start = || Gateway::start(&mut self.home.borrow_mut(), &self.experiment, &[], "127.0.0.1").unwrap();
+        let start = || Gateway::start(&mut self.home.borrow_mut(), &[&self.experiment], &[], "127.0.0.1").unwrap();
         let gateway = self.gateway.get_or_init(start);
         gateway.access(&self.home.borrow(), &self.experiment, self.experiment.door).unwrap()
     }

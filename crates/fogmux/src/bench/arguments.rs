@@ -2,6 +2,7 @@
 
 mod compare;
 mod curve;
+mod fleet;
 mod output;
 mod shape;
 mod thresholds;
@@ -16,6 +17,7 @@ use fogmux_traffic::{Door, Security};
 
 pub(crate) use self::compare::{Compare, Pair, Until};
 pub(crate) use self::curve::Curve;
+pub(crate) use self::fleet::Fleet;
 pub(crate) use self::output::{Columns, Host, Output};
 pub(crate) use self::shape::Shape;
 pub(crate) use self::thresholds::Thresholds;
@@ -29,6 +31,8 @@ pub(crate) enum Bench {
     Matrix(Matrix),
     /// Find the highest rate that a gateway keeps up with, and measure its latency below that
     Curve(Box<Curve>),
+    /// Run a fleet of devices from one script, all of its groups at the same time
+    Fleet(Box<Fleet>),
     /// Repeat the experiments of published documents
     #[command(subcommand)]
     Paper(Paper),
@@ -137,7 +141,7 @@ pub(crate) enum Paper {
         name: String,
     },
     /// Repeat a document's experiments: paper, measured, ratio, and which claims hold
-    Run(PaperRun),
+    Run(Box<PaperRun>),
 }
 
 /// Repeats a document's experiments.

@@ -131,7 +131,8 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
         };
         Ok(conductor.repeat(&experiment, round).await?)
     };
-    let runs = alternate(begun, rounds, execute, |round| record.note_round(round)).await;
+    let mut runs = alternate(begun, rounds, execute, |round| record.note_round(round)).await;
+    super::energy::note(&arguments.output, &mut runs);
     let stopped = *stop.borrow();
     Ok(Done { record, runs: runs.into(), gateway_environment: None, stopped })
 }

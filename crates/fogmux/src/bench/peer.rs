@@ -39,6 +39,7 @@ pub(super) fn target(arguments: &Peer) -> Result<(Target, Experiment), Failure> 
         token: None,
         prefix: Some(address.prefix),
         key_log: None,
+        group: None,
     };
     let broker = Broker { name: address.shown, access, reader_access: None, pids: arguments.pid.clone() };
     Ok((Target::Peer(Box::new(broker)), experiment))

@@ -146,6 +146,7 @@ impl Remote {
             token: way.token.map(Zeroizing::new),
             prefix: way.prefix,
             key_log: None,
+            group: None,
         })
     }
 }

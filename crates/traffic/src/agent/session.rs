@@ -117,7 +117,7 @@ impl Session {
             let pids = origin.pids();
             (Target::Apart(origin), pids)
         } else {
-            let gateway = Gateway::start(home, experiment, &[], &address)?;
+            let gateway = Gateway::start(home, &[experiment], &[], &address)?;
             let pids = gateway.pids();
             (Target::Gateway(gateway), pids)
         };

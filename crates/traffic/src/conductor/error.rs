@@ -45,6 +45,9 @@ pub enum ConductorError {
     /// It was ended from outside.
     #[error("ended by {0}")]
     Stopped(&'static str),
+    /// There was nothing to be done.
+    #[error("there is no experiment")]
+    Nothing,
     /// It did not end.
     #[error("it did not end within {0:?}")]
     Hanging(Duration),

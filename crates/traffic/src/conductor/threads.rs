@@ -1,4 +1,4 @@
-//! The further threads of the generator, where an experiment has several.
+//! The further threads of the generator, where an experiment has several or several are done at the same time.
 
 use std::rc::Rc;
 use std::thread::{self, JoinHandle};
@@ -13,9 +13,11 @@ use crate::outcome::Outcome;
 use crate::pattern::{self, Bench, Live, Member, PatternError};
 use crate::target::Access;
 
-/// The work of each of them.
+/// The work of each thread of an experiment.
 #[derive(Clone)]
 pub(super) struct Work {
+    /// The name of the experiment, where there are several.
+    pub(super) group: Option<String>,
     pub(super) experiment: Experiment,
     pub(super) publishers: Access,
     pub(super) subscribers: Access,
@@ -45,6 +47,14 @@ impl Work {
         Ok((writer, reader))
     }
 
+    /// An error, with the name of the experiment that it is of.
+    pub(super) fn named(&self, why: PatternError) -> PatternError {
+        match &self.group {
+            Some(name) => PatternError::Group { name: name.clone(), why: Box::new(why) },
+            None => why,
+        }
+    }
+
     async fn perform(&self, member: &Member) -> Result<Outcome, PatternError> {
         let (publishers, subscribers) = self.drivers()?;
         let noting = member.clone();
@@ -66,10 +76,9 @@ impl Work {
 
 impl Threads {
     /// Starts all but the first, in the network of this one.
-    pub(super) fn start(work: &Work, first: &Member) -> Result<Self, PatternError> {
+    pub(super) fn start(first: &Member, rest: impl IntoIterator<Item = (Work, Member)>) -> Result<Self, PatternError> {
         let mut threads = Self { first: first.clone(), all: Vec::new() };
-        for (number, member) in first.others().enumerate() {
-            let work = work.clone();
+        for (number, (work, member)) in rest.into_iter().enumerate() {
             let (done, outcome) = oneshot::channel();
             let name = format!("bench-{}", number + 1);
             let started = thread::Builder::new().name(name).spawn(move || run(&work, &member, done));
@@ -78,16 +87,17 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Adds the outcomes of all of them.
-    pub(super) async fn join(mut self, outcome: &mut Outcome) -> Result<(), PatternError> {
+    /// The outcomes of all of them.
+    pub(super) async fn join(mut self) -> Result<Vec<Outcome>, PatternError> {
+        let mut outcomes = Vec::new();
         for (_, done) in &mut self.all {
             match done.await {
-                Ok(other) => outcome.add(other),
+                Ok(outcome) => outcomes.push(outcome),
                 // It has ended without an outcome, and has said why.
                 Err(_) => return Err(self.first.failed().await),
             }
         }
-        Ok(())
+        Ok(outcomes)
     }
 }
 
@@ -116,7 +126,7 @@ fn run(work: &Work, member: &Member, done: oneshot::Sender<Outcome>) {
         match performed {
             // Nobody waits for it if the first thread has failed.
             Ok(outcome) => drop(done.send(outcome)),
-            Err(why) => member.fail(why),
+            Err(why) => member.fail(work.named(why)),
         }
     });
 }

@@ -68,6 +68,7 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
         login: login(door, experiment, access)?,
         wanted: Wanted { qos: qos(experiment.qos), retain },
         seed: experiment.seed,
+        group: access.group.clone().unwrap_or_else(|| "bench".to_owned()),
         buffer: Rc::new(RefCell::new(vec![0; READ_BYTES].into())),
     }))
 }
@@ -84,6 +85,8 @@ struct MqttDriver {
     login: Option<Login>,
     wanted: Wanted,
     seed: u64,
+    /// How client identifiers begin.
+    group: String,
     /// All clients read into it: they are on one thread, and none waits while it has it.
     buffer: Rc<RefCell<Box<[u8]>>>,
 }
@@ -107,7 +110,7 @@ impl MqttDriver {
             }
             None => Carrier::stream(stream),
         };
-        let session = Session::open(&self.greeting(&client_id(role, number)), self.wanted)?;
+        let session = Session::open(&self.greeting(&self.client_id(role, number)), self.wanted)?;
         let mut client = MqttClient::new(carrier, session, Arc::clone(&counter), Rc::clone(&self.buffer));
         poll_fn(|cx| {
             while !client.is_connected() {
@@ -123,6 +126,13 @@ impl MqttDriver {
         Ok(Connected { client: Box::new(client), took: began.elapsed(), cipher })
     }
 
+    fn client_id(&self, role: Role, number: u32) -> String {
+        match role {
+            Role::Publisher => format!("{}-p{number}", self.group),
+            Role::Subscriber => format!("{}-s{number}", self.group),
+        }
+    }
+
     fn greeting<'a>(&'a self, client_id: &'a str) -> Connect<'a> {
         Connect {
             version: self.version,
@@ -136,13 +146,6 @@ impl MqttDriver {
             password: self.login.as_ref().map(|(_, password)| password.as_slice()),
             properties: Properties::NONE,
         }
-    }
-}
-
-fn client_id(role: Role, number: u32) -> String {
-    match role {
-        Role::Publisher => format!("bench-p{number}"),
-        Role::Subscriber => format!("bench-s{number}"),
     }
 }
 

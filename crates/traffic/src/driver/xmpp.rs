@@ -51,6 +51,7 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
         security: security(door, experiment, access)?,
         domain,
         proofs,
+        group: access.group.as_ref().map(|group| format!("{group}-")).unwrap_or_default(),
         retain: experiment.retain,
         prepared: Prepared::default(),
         salted: RefCell::default(),
@@ -62,6 +63,8 @@ struct XmppDriver {
     domain: String,
     security: Security,
     proofs: Vec<Proof>,
+    /// How resources begin.
+    group: String,
     retain: bool,
     prepared: Prepared,
     /// All clients are the same user: what the first login derives serves the others, so that the generator's own work
@@ -74,8 +77,8 @@ impl Driver for XmppDriver {
         Box::pin(async move {
             let began = Instant::now();
             let resource = match role {
-                Role::Publisher => format!("publisher-{number}"),
-                Role::Subscriber => format!("subscriber-{number}"),
+                Role::Publisher => format!("{}publisher-{number}", self.group),
+                Role::Subscriber => format!("{}subscriber-{number}", self.group),
             };
             let (host, port) = &self.address;
             let mut session = Session::open((host, *port), &self.domain, &self.security, resource).await?;

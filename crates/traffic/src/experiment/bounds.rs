@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Arrivals, Clock, CoapToken, Credential, Experiment, ExperimentError, Operation, Rules};
+use super::{Arrivals, Clock, CoapToken, Credential, Experiment, ExperimentError, Follow, Operation, Rules};
 use crate::link::Conditions;
 use crate::pattern::{PUBLISHERS_MAX, STAMP_BYTES, Stamp, is_stamped};
 
@@ -33,6 +33,7 @@ impl Experiment {
         self.check_times()?;
         self.check_counts()?;
         self.check_topics()?;
+        self.check_follow()?;
         self.check_schedule()?;
         self.check_server()?;
         self.check_comings()?;
@@ -44,6 +45,7 @@ impl Experiment {
         let times = [
             ("warm_up_seconds", self.warm_up_seconds),
             ("drain_seconds", self.drain_seconds),
+            ("start_spread_seconds", self.start_spread_seconds),
             ("coap_delay_seconds", self.coap_delay_seconds),
         ];
         for (key, value) in times {
@@ -181,6 +183,29 @@ impl Experiment {
         }
         if !is_stamped(self) {
             return contradiction("clients that miss messages need payloads with a stamp, of 7 bytes or more");
+        }
+        Ok(())
+    }
+
+    fn check_follow(&self) -> Result<(), ExperimentError> {
+        let contradiction = |why: &str| Err(ExperimentError::Contradiction(why.to_owned()));
+        let connects = matches!(self.operation, Operation::Connect | Operation::Hold);
+        if self.start_spread_seconds > 0.0 && connects {
+            return contradiction("connect and hold begin connections at their own pace: no start_spread_seconds");
+        }
+        if self.follow == Follow::Topic {
+            return Ok(());
+        }
+        if self.operation != Operation::Deliver || !self.reader_door().has_wildcards() {
+            return contradiction("all topics are followed by the subscribers of deliver, over MQTT: --to mqtt");
+        }
+        if !is_stamped(self) || self.threads > 1 {
+            return contradiction(
+                "to follow all topics takes payloads with a stamp, of 7 bytes or more, and one thread",
+            );
+        }
+        if self.rules == Rules::ByIdentity {
+            return contradiction("rules for each topic do not allow a filter of all");
         }
         Ok(())
     }

@@ -189,6 +189,7 @@ pub enum PaperError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{CoapAnswer, CoapServer, Door};
     use crate::paper::claim::Check;
 
     #[test]
@@ -246,6 +247,53 @@ mod tests {
                 let claim = paper.claims.iter().find(|claim| claim.id == id);
                 let claim = claim.unwrap_or_else(|| panic!("{name} has no claim {id}"));
                 assert!(!matches!(claim.check, Check::Untestable(_)), "{name}: {id} has no check");
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_has_the_numbers_of_claims_and_of_tables() {
+        let page = include_str!("../../../../docs/papers.md");
+        let (mut all, mut before) = ([0; 3], [0; 3]);
+        let row = |name: &str| -> Vec<usize> {
+            let line =
+                page.lines().find(|line| line.starts_with(&format!("| {name} |")) && line.matches('|').count() == 8);
+            line.unwrap_or_else(|| panic!("no row of {name}"))
+                .split('|')
+                .filter_map(|cell| cell.trim().parse().ok())
+                .collect()
+        };
+        for name in NAMES {
+            let paper = load(name).unwrap();
+            let open = paper.claims.iter().filter(|claim| matches!(claim.check, Check::Untestable(_))).count();
+            let today = [paper.claims.len(), open, paper.tables.len()];
+            let printed = row(name);
+            assert_eq!(printed[3..], today, "{name}");
+            (0..3).for_each(|at| (all[at], before[at]) = (all[at] + today[at], before[at] + printed[at]));
+        }
+        assert_eq!(row("all"), [before, all].concat());
+    }
+
+    /// Tables of seoane2021 that set its scenarios A, B and C beside each other.
+    const SCENARIOS: [&str; 7] = ["6", "10", "fig12", "fig13", "fig14", "fig15", "fig16"];
+
+    #[test]
+    fn the_scenarios_of_seoane2021_are_answered_by_one_server() {
+        let paper = load("seoane2021").unwrap();
+        for id in SCENARIOS {
+            let table = paper.tables.iter().find(|table| table.id == id).unwrap();
+            let mut answers = Vec::new();
+            for (row, column) in table.places() {
+                for quick in [false, true] {
+                    let experiment = paper.experiment(table, row, column, quick).unwrap();
+                    let name = &table.rows[row].name;
+                    assert_eq!(experiment.door, Door::Coap, "{id}: {name}");
+                    assert_eq!(experiment.coap_server, CoapServer::Origin, "{id}: {name}");
+                    answers.push(experiment.coap_answer);
+                }
+            }
+            for answer in [CoapAnswer::Piggybacked, CoapAnswer::Separate, CoapAnswer::NonConfirmable] {
+                assert!(answers.contains(&answer), "{id} lacks {answer:?}");
             }
         }
     }

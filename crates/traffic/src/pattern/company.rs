@@ -27,6 +27,14 @@ struct Company {
     met: watch::Sender<u64>,
 }
 
+impl Company {
+    fn of(of: u32) -> Self {
+        let epoch = Instant::now();
+        let state = Mutex::new(State { arrived: 0, at: epoch, samples: BTreeMap::new(), failed: None });
+        Self { epoch, of, state, met: watch::Sender::new(0) }
+    }
+}
+
 #[derive(Debug)]
 struct State {
     arrived: u32,
@@ -42,6 +50,8 @@ struct State {
 #[derive(Clone, Debug)]
 pub struct Member {
     index: u32,
+    /// Which part of its experiment's clients are its own, and of how many.
+    part: (u32, u32),
     company: Arc<Company>,
 }
 
@@ -55,14 +65,21 @@ impl Member {
     /// The first of so many threads.
     #[must_use]
     pub fn first(of: u32) -> Self {
-        let epoch = Instant::now();
-        let state = Mutex::new(State { arrived: 0, at: epoch, samples: BTreeMap::new(), failed: None });
-        Self { index: 0, company: Arc::new(Company { epoch, of, state, met: watch::Sender::new(0) }) }
+        Self { index: 0, part: (0, of), company: Arc::new(Company::of(of)) }
     }
 
-    /// The others.
+    /// The threads of experiments that are done at the same time, of each so many.
+    #[must_use]
+    pub fn together(threads: &[u32]) -> Vec<Self> {
+        let company = Arc::new(Company::of(threads.iter().sum()));
+        let parts = threads.iter().flat_map(|of| (0..*of).map(|part| (part, *of)));
+        (0..).zip(parts).map(|(index, part)| Self { index, part, company: Arc::clone(&company) }).collect()
+    }
+
+    /// The others, of one experiment.
     pub fn others(&self) -> impl Iterator<Item = Self> {
-        (1..self.company.of).map(|index| Self { index, company: Arc::clone(&self.company) })
+        let of = self.company.of;
+        (1..of).map(move |index| Self { index, part: (index, of), company: Arc::clone(&self.company) })
     }
 
     /// Whether it is one of several.
@@ -87,8 +104,9 @@ impl Member {
 
     fn own(&self, experiment: &Experiment, clients: u32) -> Vec<u32> {
         // By topic, where there are enough; else nobody receives, and it does not matter.
-        let key = |number: u32| if experiment.topics < self.company.of { number } else { number % experiment.topics };
-        (0..clients).filter(|number| key(*number) % self.company.of == self.index).collect()
+        let (part, of) = self.part;
+        let key = |number: u32| if experiment.topics < of { number } else { number % experiment.topics };
+        (0..clients).filter(|number| key(*number) % of == part).collect()
     }
 
     /// Waits for all threads. Returns the time at which the last came, in nanoseconds on the clock of all.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::CONNECTING_MAX;
 use crate::driver::{Client, Driver, DriverError, Role};
@@ -29,18 +29,35 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Connects clients of these numbers, in this order.
+    /// Connects clients of these numbers, in this order, as fast as it goes.
     pub(crate) async fn open(
         driver: &dyn Driver,
         role: Role,
         numbers: impl IntoIterator<Item = u32>,
     ) -> Result<Self, DriverError> {
+        let numbers: Vec<u32> = numbers.into_iter().collect();
+        Self::open_over(Duration::ZERO, driver, role, &numbers).await
+    }
+
+    /// Connects clients of these numbers, in this order. They begin one after the other over so much time, and later
+    /// where those before hold them up.
+    pub(crate) async fn open_over(
+        spread: Duration,
+        driver: &dyn Driver,
+        role: Role,
+        numbers: &[u32],
+    ) -> Result<Self, DriverError> {
         let mut all = Self::default();
-        let connect = async |number| {
+        let (began, each) = (Instant::now(), spread / u32::try_from(numbers.len()).unwrap_or(u32::MAX).max(1));
+        let connect = async |(place, number): (u32, u32)| {
+            if !spread.is_zero() {
+                sleep_until(began + each * place).await;
+            }
             let made = timeout(CONNECT_MAX, driver.connect(role, number)).await;
             made.unwrap_or_else(|_| Err(DriverError::Connection(format!("no connection within {CONNECT_MAX:?}"))))
         };
-        let mut made = std::pin::pin!(stream::iter(numbers).map(connect).buffered(CONNECTING_MAX));
+        let mut made =
+            std::pin::pin!(stream::iter((0..).zip(numbers.iter().copied())).map(connect).buffered(CONNECTING_MAX));
         while let Some(connected) = made.try_next().await? {
             all.took.record_ns(super::stage::nanoseconds(connected.took).max(1));
             all.cipher = connected.cipher;

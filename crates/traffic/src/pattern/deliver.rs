@@ -44,7 +44,8 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let numbers = bench.member.publishers(experiment);
     let connected = async {
         let readers = subscribe(&stage, bench, &mut tasks).await?;
-        let writers = Connections::open(&*bench.publishers, Role::Publisher, numbers.iter().copied()).await?;
+        let spread = Duration::from_secs_f64(experiment.start_spread_seconds);
+        let writers = Connections::open_over(spread, &*bench.publishers, Role::Publisher, &numbers).await?;
         Ok((readers, writers))
     };
     let (readers, mut writers) = match connected.await {
@@ -117,7 +118,7 @@ pub(crate) async fn subscribe(
     let mut following = JoinSet::new();
     for (place, (number, client)) in numbers.iter().zip(&readers.clients).enumerate() {
         let mut subscriber = Subscriber::new(stage, Rc::clone(client), *number, place);
-        let topic = stage.topic(*number);
+        let topic = stage.followed(*number);
         following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| (subscriber, topic)) });
     }
     let patience = patience(experiment);

@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::offer::Offer;
 use super::slices::Slices;
 use super::stamp::{STAMP_BYTES, Stamp};
-use crate::experiment::{Experiment, Operation};
+use crate::experiment::{Experiment, Follow, Operation};
 use crate::link::Conditions;
 use crate::measure::latency::Latency;
 
@@ -168,6 +168,14 @@ impl Stage {
     pub(crate) fn topic(&self, number: u32) -> String {
         self.experiment.topic.replace("{}", &(number % self.experiment.topics).to_string())
     }
+
+    /// The topic, or the filter, that subscriber `number` follows.
+    pub(crate) fn followed(&self, number: u32) -> String {
+        match self.experiment.follow {
+            Follow::Topic => self.topic(number),
+            Follow::All => self.experiment.filter(),
+        }
+    }
 }
 
 fn count(numbers: &[u32]) -> u32 {
@@ -194,6 +202,9 @@ fn lanes(experiment: &Experiment) -> u32 {
 }
 
 fn lanes_of_subscriber(experiment: &Experiment, subscriber: u32) -> Vec<u32> {
+    if experiment.follow == Follow::All {
+        return (0..experiment.publishers).collect();
+    }
     let topic = subscriber % experiment.topics;
     if !is_stamped(experiment) {
         return vec![topic];

@@ -17,7 +17,7 @@ pub(super) fn unconnected(stage: &Stage, began_ns: u64, error: PatternError) -> 
     let is_of_link = match &error {
         PatternError::Driver(DriverError::Connection(_)) | PatternError::Silence(_) => may_break(experiment),
         PatternError::Driver(_) | PatternError::Experiment(_) | PatternError::Timer(_) => false,
-        PatternError::Thread(_) | PatternError::Closed(_) => false,
+        PatternError::Thread(_) | PatternError::Closed(_) | PatternError::Group { .. } => false,
     };
     let Some(due) = due(experiment).filter(|_| is_of_link) else { return Err(error) };
     let waited_ns = stage.now_ns().saturating_sub(began_ns).max(1);

@@ -118,7 +118,8 @@ fn door(run: &Summary<'_>) -> String {
 /// Runs that differ in nothing but their door, by what they share.
 fn groups<'s, 'r>(summaries: &'s [Summary<'r>]) -> Vec<(String, Vec<&'s Summary<'r>>)> {
     let mut varying: Vec<(label::Keys, Vec<&'s Summary<'r>>)> = Vec::new();
-    for summary in summaries {
+    // Groups of a fleet do different things, at the same time.
+    for summary in summaries.iter().filter(|summary| summary.run.name.is_none()) {
         let mut keys = label::keys(summary.run);
         keys.remove(DOOR);
         match varying.iter_mut().find(|(of, _)| *of == keys) {

@@ -120,7 +120,7 @@ pub fn compare(before: &Report, after: &Report, session: f64) -> Comparison {
     let mut only_before = Vec::new();
     let mut met = vec![false; second.len()];
     for old in &first {
-        let same = |(new, met): &(&Summary<'_>, &mut bool)| !**met && new.run.experiment == old.run.experiment;
+        let same = |(new, met): &(&Summary<'_>, &mut bool)| !**met && is_same(old.run, new.run);
         let Some((new, met)) = second.iter().zip(&mut met).find(same) else {
             only_before.push(old.label.clone());
             continue;
@@ -139,6 +139,11 @@ pub fn compare(before: &Report, after: &Report, session: f64) -> Comparison {
     let only_after = rest.map(|(summary, _)| summary.label.clone()).collect();
     let changes = Rule { hidden: HIDDEN }.judge(findings);
     Comparison { changes, problems, only_before, only_after, circumstances }
+}
+
+/// Whether two runs are of the same experiment, and in fleets of the same group.
+fn is_same(old: &Run, new: &Run) -> bool {
+    old.experiment == new.experiment && old.name == new.name
 }
 
 /// Everything else that differs between two runs of an experiment.

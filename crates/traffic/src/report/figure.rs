@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::number::Unit;
 use crate::experiment::Experiment;
 use crate::measure::latency::Latency;
-use crate::outcome::{Bytes, Outcome, Storm};
+use crate::outcome::{Bytes, Energy, Outcome, Storm};
 
 /// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,14 @@ pub enum Figure {
     HandshakePackets,
     /// The gateway's processor time for it.
     HandshakeCpu,
+    /// By a model: what the gateway's processor time adds to an idle board, in millijoules a message.
+    EnergyGateway,
+    /// By a model: the board, idle and busy, for as long as was measured.
+    EnergyBoard,
+    /// By a model: the radios of both ends; only on an emulated link.
+    EnergyRadio,
+    /// By an external meter: all that it measured.
+    EnergyMeter,
     /// Median time from when a client left to when it was back.
     Away,
     /// Time from when all clients left at once to when all were back.
@@ -117,7 +125,7 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 40] = [
         Self::Rate,
         Self::Offered,
         Self::Achieved,
@@ -149,6 +157,10 @@ impl Figure {
         Self::HandshakeBytes,
         Self::HandshakePackets,
         Self::HandshakeCpu,
+        Self::EnergyGateway,
+        Self::EnergyBoard,
+        Self::EnergyRadio,
+        Self::EnergyMeter,
         Self::Away,
         Self::AllBack,
         Self::StormLost,
@@ -203,6 +215,10 @@ impl Figure {
             Self::HandshakeBytes => ("handshake_bytes", "handshake", Unit::ExactBytes, Lower),
             Self::HandshakePackets => ("handshake_packets", "handshake packets", Unit::Count, Lower),
             Self::HandshakeCpu => ("handshake_gateway_cpu_us", "handshake CPU", Unit::Microseconds, Lower),
+            Self::EnergyGateway => ("energy_gateway_mj_per_message", "gateway energy/msg", Unit::Millijoules, Lower),
+            Self::EnergyBoard => ("energy_board_mj_per_message", "board energy/msg", Unit::Millijoules, Lower),
+            Self::EnergyRadio => ("energy_radio_mj_per_message", "radio energy/msg", Unit::Millijoules, Lower),
+            Self::EnergyMeter => ("energy_meter_mj_per_message", "metered energy/msg", Unit::Millijoules, Lower),
             Self::Away => ("away_p50_us", "away", Unit::Microseconds, Lower),
             Self::AllBack => ("storm_all_back_us", "all back", Unit::Microseconds, Lower),
             Self::StormLost => ("storm_lost", "lost in storm", Unit::Count, Lower),
@@ -255,6 +271,10 @@ impl Figure {
             Self::HandshakeCpu => {
                 outcome.gateway_connect.as_ref().and_then(|used| per(used.cpu_us, connections(outcome)))
             }
+            Self::EnergyGateway => joules(outcome, |energy| energy.gateway_j),
+            Self::EnergyBoard => joules(outcome, |energy| energy.board_j),
+            Self::EnergyRadio => joules(outcome, |energy| energy.radio_j),
+            Self::EnergyMeter => joules(outcome, |energy| energy.meter_j),
             Self::Away => outcome.comings.as_ref()?.away.percentile_us(50.0),
             Self::AllBack => storm(outcome)?.all_back_s.map(|seconds| seconds * 1e6),
             // Connections that are only held miss no messages.
@@ -308,6 +328,11 @@ impl Layers {
 
 fn storm(outcome: &Outcome) -> Option<&Storm> {
     outcome.comings.as_ref()?.storm.as_ref()
+}
+
+/// Millijoules a message.
+fn joules(outcome: &Outcome, of: fn(&Energy) -> Option<f64>) -> Option<f64> {
+    per(of(outcome.energy.as_ref()?)? * 1e3, messages(outcome))
 }
 
 /// Of the lowest layer that was counted.

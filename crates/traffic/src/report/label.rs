@@ -6,12 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::number::{Unit, size, with_unit};
+use crate::fleet::WHOLE;
 use crate::outcome::Run;
 
 /// Keys that [`crate::Experiment::title`] names already.
 const IN_TITLE: [&str; 5] = ["door", "reader_door", "security", "qos", "payload_bytes"];
 /// Beside the experiment's keys: what it ran against.
 pub(crate) const TARGET: &str = "target";
+/// Of a fleet.
+pub(crate) const GROUP: &str = "group";
 /// The doors of publisher and subscriber in one key.
 pub(crate) const DOOR: &str = "door";
 pub(crate) const SECURITY: &str = "security";
@@ -27,6 +30,9 @@ pub(crate) type Keys = BTreeMap<String, String>;
 pub(crate) fn keys(run: &Run) -> Keys {
     let mut keys = pairs(&run.experiment);
     keys.insert(TARGET.to_owned(), run.target.clone());
+    if let Some(name) = &run.name {
+        keys.insert(GROUP.to_owned(), name.clone());
+    }
     if let Some(reader) = run.experiment.reader_door.filter(|reader| *reader != run.experiment.door) {
         keys.insert(DOOR.to_owned(), format!("{}→{reader}", run.experiment.door));
     }
@@ -93,6 +99,9 @@ impl Varying {
 
     /// Returns the label of a run in tables.
     pub(crate) fn label(&self, run: &Run) -> String {
+        if let Some(name) = &run.name {
+            return if name == WHOLE { name.clone() } else { format!("{name}: {}", run.experiment.title()) };
+        }
         let keys = keys(run);
         let rest = self.0.iter().filter(|key| !IN_TITLE.contains(&key.as_str()));
         let words = rest.filter_map(|key| Some(in_words(key, keys.get(key)?)));
@@ -101,6 +110,9 @@ impl Varying {
 
     /// Returns the label of a run by these keys, among those in which runs differ: the name of a panel, group or line.
     pub(crate) fn part(&self, run: &Run, is_wanted: impl Fn(&str) -> bool) -> String {
+        if let Some(name) = run.name.as_ref().filter(|_| is_wanted(GROUP)) {
+            return name.clone();
+        }
         let keys = keys(run);
         let rest = self.0.iter().map(String::as_str).filter(|key| !FIRST.contains(key));
         let wanted = FIRST.into_iter().chain(rest).filter(|key| self.has(key) && is_wanted(key));
@@ -145,6 +157,18 @@ mod tests {
         let [one, eight] = runs.each_ref().map(|run| varying.label(run));
         assert_eq!(one, "mqtt none q0 64 B, 1 publisher");
         assert_eq!(eight, "mqtt none q0 64 B, 8 publishers");
+    }
+
+    #[test]
+    fn a_group_of_a_fleet_is_named_by_its_name() {
+        let named = |name: &str, publishers| Run {
+            name: Some(name.to_owned()),
+            ..run(Experiment { publishers, ..Experiment::default() })
+        };
+        let runs = [named(WHOLE, 9), named("meters", 8)];
+        let varying = Varying::among(&runs);
+        assert_eq!(runs.each_ref().map(|run| varying.label(run)), ["fleet", "meters: mqtt none q0 64 B"]);
+        assert_eq!(varying.part(&runs[1], |_| true), "meters");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub enum Unit {
     ExactBytes,
     /// Bytes a second.
     BytesPerSecond,
+    /// Energy, in millijoules.
+    Millijoules,
     /// Things.
     Count,
 }
@@ -41,6 +43,8 @@ const SIZES: [Scale; 4] = [
     Scale { name: "MiB", divisor: 1_048_576.0 },
     Scale { name: "GiB", divisor: 1_073_741_824.0 },
 ];
+const ENERGIES: [Scale; 3] =
+    [Scale { name: "µJ", divisor: 1e-3 }, Scale { name: "mJ", divisor: 1.0 }, Scale { name: "J", divisor: 1e3 }];
 const SPEEDS: [Scale; 4] = [
     Scale { name: "B/s", divisor: 1.0 },
     Scale { name: "KiB/s", divisor: 1_024.0 },
@@ -65,6 +69,7 @@ impl Unit {
             Self::Microseconds => &TIMES,
             Self::Bytes => &SIZES,
             Self::BytesPerSecond => &SPEEDS,
+            Self::Millijoules => &ENERGIES,
             Self::ExactBytes => &[Scale { name: "B", divisor: 1.0 }],
             Self::PerSecond => &[Scale { name: "/s", divisor: 1.0 }],
             Self::Count => &[PLAIN],

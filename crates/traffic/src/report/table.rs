@@ -7,7 +7,7 @@ use crate::measure::statistics::Interval;
 
 /// The figures that make columns, by what they are about; those at the end of the list are the first to go where there
 /// is no room.
-const COLUMNS: [(Figure, u8); 33] = [
+const COLUMNS: [(Figure, u8); 37] = [
     (Figure::Rate, 0),
     (Figure::Offered, 3),
     (Figure::Achieved, 1),
@@ -36,6 +36,10 @@ const COLUMNS: [(Figure, u8); 33] = [
     (Figure::HandshakeBytes, 5),
     (Figure::HandshakePackets, 6),
     (Figure::HandshakeCpu, 5),
+    (Figure::EnergyGateway, 2),
+    (Figure::EnergyBoard, 4),
+    (Figure::EnergyRadio, 2),
+    (Figure::EnergyMeter, 1),
     (Figure::Away, 2),
     (Figure::AllBack, 1),
     (Figure::StormLost, 1),

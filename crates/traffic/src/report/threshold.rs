@@ -71,7 +71,7 @@ impl Threshold {
 
 /// Whether a figure of this unit says as much of the generator as of the target where the generator set the pace.
 fn is_of_pace(unit: Unit) -> bool {
-    matches!(unit, Unit::PerSecond | Unit::BytesPerSecond | Unit::Microseconds)
+    matches!(unit, Unit::PerSecond | Unit::BytesPerSecond | Unit::Microseconds | Unit::Millijoules)
 }
 
 struct Meaning {
@@ -122,6 +122,7 @@ fn number(text: &str, unit: Unit) -> Result<f64, String> {
         Unit::Bytes | Unit::ExactBytes => {
             &[("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("B", 1.0)]
         }
+        Unit::Millijoules => &[("uJ", 1e-3), ("µJ", 1e-3), ("mJ", 1.0), ("J", 1e3)],
         Unit::Count => &[("", 1.0)],
     };
     let parsed = units.iter().find_map(|(name, factor)| {

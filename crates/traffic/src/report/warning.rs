@@ -46,6 +46,7 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
                 away(summary),
                 wide(summary),
                 unseeded(summary),
+                unmetered(summary),
             ]
             .into_iter()
             .flatten()
@@ -140,6 +141,14 @@ fn unseeded(summary: &Summary<'_>) -> Option<String> {
     let kernel = summary.used.iter().find(|outcome| outcome.loss_seed.is_none())?;
     let by = kernel.loss_by.as_deref()?;
     Some(format!("{by} chose the frames that were lost, not --seed; --link seeded,… loses the same again"))
+}
+
+/// Repetitions of which the meter's file says nothing.
+fn unmetered(summary: &Summary<'_>) -> Option<String> {
+    let why = |outcome: &Outcome| outcome.energy.as_ref().and_then(|energy| energy.unmetered.clone());
+    let all: Vec<String> = summary.used.iter().filter_map(|outcome| why(outcome)).collect();
+    let (first, of) = (all.first()?, summary.used.len());
+    Some(format!("the energy of {} of {of} repetitions was not measured: {first}", all.len()))
 }
 
 /// One warning for all runs: where others are busy, they are so all the time.

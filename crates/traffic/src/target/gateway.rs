@@ -31,19 +31,19 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway that the experiment can be done with. `wrapper` is the command that it is started by, such as
+    /// Starts a gateway that these experiments can be done with at the same time. `wrapper` is the command that it is started by, such as
     /// `ip netns exec NAME`, and `address` the one that it listens on.
     ///
     /// # Errors
-    /// The experiment is not possible, or the gateway does not become ready.
+    /// One of them is not possible, or two want different things of one listener, or the gateway does not become ready.
     pub fn start(
         home: &mut Home,
-        experiment: &Experiment,
+        experiments: &[&Experiment],
         wrapper: &[String],
         address: &str,
     ) -> Result<Self, TargetError> {
-        home.furnish(experiment)?;
-        let set = settings(experiment, address)?;
+        let set = settings(experiments, address)?;
+        experiments.iter().try_for_each(|experiment| home.furnish(experiment))?;
         let log = home.directory().join("gateway.log");
         let store = home.directory().join("store");
         // Messages retained by an earlier repetition must not reach this one.
@@ -54,10 +54,10 @@ impl Gateway {
         command.args(words).args(["serve", "--json", "--free-ports", "--end-with"]).arg(std::process::id().to_string());
         command.arg("--data").arg(home.data());
         command.arg("--set").arg(format!("store.path={}", store.display()));
-        if experiment.credential == Credential::Token {
+        if experiments.iter().any(|experiment| experiment.credential == Credential::Token) {
             command.arg("--set").arg(format!("auth.token.key_file={}", home.token_key().display()));
         }
-        if let Some(kind) = experiment.server_key.kind() {
+        if let Some(kind) = experiments.iter().find_map(|experiment| experiment.server_key.kind()) {
             let (certificate, key) = home.server_certificate(Some(kind))?;
             command.arg("--set").arg(format!("tls.certificate_file={}", certificate.display()));
             command.arg("--set").arg(format!("tls.key_file={}", key.display()));

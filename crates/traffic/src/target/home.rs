@@ -169,6 +169,7 @@ impl Home {
             token: (credential == Credential::Token).then(|| self.token.clone()),
             prefix: matches!(door, Door::Coap | Door::CoapTcp).then(|| COAP_PREFIX.to_owned()),
             key_log: None,
+            group: None,
         }
     }
 

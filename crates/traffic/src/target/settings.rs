@@ -1,5 +1,5 @@
-//! The settings of a gateway that an experiment requires: its doors, their security profile, and room for the payloads.
-//! All other settings keep their default.
+//! The settings of a gateway that experiments require: their doors, these doors' security profile, and room for the
+//! payloads. All other settings keep their default.
 
 use super::TargetError;
 use super::home::shows_certificate;
@@ -34,17 +34,19 @@ pub(crate) fn listener(door: Door, experiment: &Experiment) -> Result<&'static s
     })
 }
 
-/// `KEY=VALUE` for `--set`. `address` is where the gateway listens.
-pub(crate) fn settings(experiment: &Experiment, address: &str) -> Result<Vec<String>, TargetError> {
-    let doors = [experiment.door, experiment.reader_door()];
-    let mut used = vec!["http"];
-    for door in doors {
-        used.push(listener(door, experiment)?);
+/// `KEY=VALUE` for `--set` of a gateway for all of these experiments. `address` is where it listens.
+pub(crate) fn settings(experiments: &[&Experiment], address: &str) -> Result<Vec<String>, TargetError> {
+    let mut used = Vec::new();
+    for experiment in experiments {
+        for door in [experiment.door, experiment.reader_door()] {
+            used.push((listener(door, experiment)?, *experiment));
+        }
     }
     let mut set = Vec::new();
     let loopback = address.starts_with("127.");
     for name in LISTENERS {
-        if !used.contains(&name) {
+        let users: Vec<&Experiment> = used.iter().filter(|(of, _)| *of == name).map(|(_, of)| *of).collect();
+        if users.is_empty() && name != "http" {
             set.push(format!("listeners.{name}.enabled=false"));
             continue;
         }
@@ -59,9 +61,7 @@ pub(crate) fn settings(experiment: &Experiment, address: &str) -> Result<Vec<Str
             }
             continue;
         }
-        if experiment.security.is_secure() {
-            set.extend(profile(name, experiment));
-        }
+        set.extend(agreed(name, &users)?);
     }
     if !loopback {
         // The generator's addresses are its own: nobody is to be protected from answers, which an Echo would add to.
@@ -70,12 +70,28 @@ pub(crate) fn settings(experiment: &Experiment, address: &str) -> Result<Vec<Str
         set.push("http.allow_password_without_tls=true".to_owned());
     }
     set.push("log.filter=warn".to_owned());
-    set.extend(room(experiment));
+    set.extend(room(experiments));
     Ok(set)
+}
+
+/// The profile that all users of a listener want.
+fn agreed(listener: &str, users: &[&Experiment]) -> Result<Vec<String>, TargetError> {
+    let mut wanted = users.iter().map(|experiment| (experiment.title(), profile(listener, experiment)));
+    let Some((first, set)) = wanted.next() else { return Ok(Vec::new()) };
+    match wanted.find(|(_, other)| *other != set) {
+        Some((other, _)) => Err(TargetError::Unsupported(format!(
+            "a gateway has one listener {listener} with one profile and one rule about certificates, and these want two: \
+             {first}; {other}"
+        ))),
+        None => Ok(set),
+    }
 }
 
 fn profile(listener: &str, experiment: &Experiment) -> Vec<String> {
     let profile = experiment.security.profile;
+    if !profile.is_encrypted() {
+        return Vec::new();
+    }
     let mut set = vec![format!("listeners.{listener}.profile={}", profile.name)];
     if profile.weak.is_some() {
         set.push(format!("listeners.{listener}.allow_weak=true"));
@@ -94,17 +110,19 @@ fn profile(listener: &str, experiment: &Experiment) -> Vec<String> {
 const UNDER_WAY: u32 = 1024;
 
 /// Limits that large payloads, many clients and large windows would run into.
-fn room(experiment: &Experiment) -> Vec<String> {
+fn room(experiments: &[&Experiment]) -> Vec<String> {
     let mut set = Vec::new();
-    let clients = experiment.publishers.saturating_add(experiment.subscribers);
+    let of = |experiment: &&Experiment| experiment.publishers.saturating_add(experiment.subscribers);
+    let clients = experiments.iter().map(of).fold(0, u32::saturating_add);
     if clients > 1_000 {
         set.push(format!("limits.connections_max={}", clients.saturating_add(1_000).max(60_000)));
         set.push("coap.dtls.handshakes_max=16384".to_owned());
     }
-    if experiment.door == Door::Coap && experiment.window > UNDER_WAY {
-        set.push(format!("coap.exchanges_per_peer_max={}", experiment.window.div_ceil(16).min(65_536)));
+    let windows = experiments.iter().filter(|of| of.door == Door::Coap).map(|of| of.window);
+    if let Some(window) = windows.max().filter(|window| *window > UNDER_WAY) {
+        set.push(format!("coap.exchanges_per_peer_max={}", window.div_ceil(16).min(65_536)));
     }
-    let bytes = experiment.payload_bytes;
+    let bytes = experiments.iter().map(|experiment| experiment.payload_bytes).max().unwrap_or_default();
     if bytes < LARGE {
         return set;
     }
@@ -155,17 +173,37 @@ mod tests {
 
     #[test]
     fn a_window_of_confirmable_requests_has_room() {
-        let set = |window| room(&Experiment { door: Door::Coap, window, ..Experiment::default() });
+        let set = |window| room(&[&Experiment { door: Door::Coap, window, ..Experiment::default() }]);
         assert!(set(UNDER_WAY).is_empty());
         assert_eq!(set(2000), ["coap.exchanges_per_peer_max=125"]);
-        assert!(room(&Experiment { door: Door::Mqtt, window: 100, ..Experiment::default() }).is_empty());
+        assert!(room(&[&Experiment { door: Door::Mqtt, window: 100, ..Experiment::default() }]).is_empty());
     }
 
     #[test]
     fn only_the_doors_of_the_experiment_are_open() {
         let experiment = Experiment { door: Door::Coap, ..Experiment::default() };
-        let set = settings(&experiment, "127.0.0.1").unwrap();
+        let set = settings(&[&experiment], "127.0.0.1").unwrap();
         assert!(set.contains(&"listeners.mqtt.enabled=false".to_owned()));
         assert!(set.contains(&"listeners.coap.address=127.0.0.1:0".to_owned()));
+    }
+
+    #[test]
+    fn a_gateway_for_several_experiments_has_the_doors_of_all_and_room_for_all() {
+        let of = |door, security: &str| Experiment {
+            door,
+            security: security.parse().unwrap(),
+            publishers: 900,
+            ..Experiment::default()
+        };
+        let (plain, secure) = (of(Door::Mqtt, "none"), of(Door::Coap, "psk"));
+        let set = settings(&[&plain, &secure], "127.0.0.1").unwrap();
+        for wanted in
+            ["listeners.mqtt.address=127.0.0.1:0", "listeners.coaps.profile=psk", "limits.connections_max=60000"]
+        {
+            assert!(set.contains(&wanted.to_owned()), "{wanted}: {set:?}");
+        }
+        assert!(!set.iter().any(|line| line.contains("mqtts.profile")));
+        let why = settings(&[&secure, &of(Door::Coap, "pki")], "127.0.0.1").unwrap_err().to_string();
+        assert!(why.contains("listener coaps") && why.contains("coap psk") && why.contains("coap pki"), "{why}");
     }
 }

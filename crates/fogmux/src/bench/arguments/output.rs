@@ -19,6 +19,12 @@ pub(crate) struct Output {
     /// Append a line of JSON to FILE each second, with rate and latency so far, and one for each repetition that ends
     #[arg(long, value_name = "FILE")]
     pub(crate) live: Option<PathBuf>,
+    /// Compute the energy of messages by a model: a name such as pi4-wifi or pi3-802.15.4, or a file of constants
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    pub(crate) energy: Option<String>,
+    /// Integrate what an external meter appends to FILE, lines of unix_ms,watts, over each repetition
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) meter: Option<PathBuf>,
     /// Print the results as JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

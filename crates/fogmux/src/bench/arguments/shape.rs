@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use fogmux_traffic::experiment::{
-    Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Operation, Qos, Rules, ServerKey, Visit,
+    Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Follow, Operation, Qos, Rules, ServerKey, Visit,
 };
 use fogmux_traffic::{Door, Experiment, Security};
 
@@ -92,6 +92,12 @@ pub(crate) struct Shape {
     /// Topic names; {} is replaced by the number
     #[arg(long, default_value = "bench/{}")]
     pub(crate) topic: String,
+    /// Topics that each subscriber follows: topic, one by its number, or all, by a wildcard of MQTT
+    #[arg(long, default_value = "topic", value_parser = word::<Follow>)]
+    pub(crate) follow: Follow,
+    /// Time over which publishers begin to connect, one after the other, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub(crate) start_spread: f64,
     /// Limit of unanswered operations per publisher; 0: no limit
     #[arg(long, default_value_t = 100)]
     pub(crate) window: u32,
@@ -170,6 +176,8 @@ impl Shape {
             threads: self.threads,
             topics: self.topics,
             topic: self.topic.clone(),
+            follow: self.follow,
+            start_spread_seconds: self.start_spread,
             window: self.window,
             in_flight: self.in_flight,
             rate: self.rate.map(|rate| rate.first),

@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 78] = [
+const PUBLIC: [&str; 82] = [
     "agent",
     "agent-key",
     "all",
@@ -30,7 +30,9 @@ const PUBLIC: [&str; 78] = [
     "doors",
     "drain",
     "end-with",
+    "energy",
     "fail-if",
+    "follow",
     "followers",
     "from",
     "gap",
@@ -45,6 +47,7 @@ const PUBLIC: [&str; 78] = [
     "live",
     "markdown",
     "messages",
+    "meter",
     "name",
     "operation",
     "oscore",
@@ -73,6 +76,7 @@ const PUBLIC: [&str; 78] = [
     "session",
     "size",
     "sizes",
+    "start-spread",
     "step-seconds",
     "storm",
     "subs",

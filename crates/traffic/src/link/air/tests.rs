@@ -152,8 +152,8 @@ fn the_queue_of_a_station_has_a_bound() {
 }
 
 /// The numbers that a document prints, of a column of a table, for the rows of these names.
-fn printed(table: &str, column: usize, rows: &[&str]) -> Vec<f64> {
-    let paper = crate::paper::load("karamina2024").unwrap();
+fn printed(paper: &str, table: &str, column: usize, rows: &[&str]) -> Vec<f64> {
+    let paper = crate::paper::load(paper).unwrap();
     let table = paper.tables.iter().find(|other| other.id == table).unwrap();
     let row = |name: &&str| table.rows.iter().position(|row| row.name == *name).unwrap();
     rows.iter().map(|name| table.printed(row(name), column).number().unwrap()).collect()
@@ -162,7 +162,7 @@ fn printed(table: &str, column: usize, rows: &[&str]) -> Vec<f64> {
 #[test]
 fn the_preset_of_the_thesis_gives_what_the_thesis_prints() {
     const PRESET: &str = "karamina2024";
-    let [speed] = printed("15", 0, &["1000000 bytes"])[..] else { panic!("one") };
+    let [speed] = printed(PRESET, "15", 0, &["1000000 bytes"])[..] else { panic!("one") };
     let both = [Way::Up, Way::Down];
     let (print, model) = (speed * 8.0, tcp(PRESET, &both) / 2.0);
     assert!((225.0..226.0).contains(&print), "{print}");
@@ -173,7 +173,7 @@ fn the_preset_of_the_thesis_gives_what_the_thesis_prints() {
     let added: Vec<f64> = [("17", 0, "19", 0), ("21", 1, "25", 1)]
         .into_iter()
         .flat_map(|(near, column, far, other)| {
-            printed(far, other, &small).into_iter().zip(printed(near, column, &small))
+            printed(PRESET, far, other, &small).into_iter().zip(printed(PRESET, near, column, &small))
         })
         .map(|(far, near)| 1e3 / far - 1e3 / near)
         .collect();
@@ -192,4 +192,17 @@ fn the_round_trips_of_mladek2022_are_those_of_its_exchanges() {
         let print = seconds * 1e3 / 65_536.0 - machines_ms;
         assert!((0.995..1.005).contains(&(model / print)), "{preset}: {model} ms rather than {print}");
     }
+}
+
+#[test]
+fn the_round_trip_of_seoane2021_is_a_third_of_its_shortest_publication() {
+    const PRESET: &str = "seoane2021";
+    // Figure 20, QoS 0 without loss or security: TCP's handshake, CONNECT, and PUBLISH to the broker and on.
+    const ROUND_TRIPS: f64 = 3.0;
+    let [print] = printed(PRESET, "fig20", 0, &["QoS 0, 0 % loss"])[..] else { panic!("one") };
+    let conditions = PRESET.parse::<Conditions>().unwrap();
+    assert_eq!(conditions.air, Conditions::default().air, "Ethernet");
+    let [up, down] = [conditions.up, conditions.down].map(|way| way.delay.as_secs_f64() * 1e3);
+    let model = ROUND_TRIPS * (up + down);
+    assert!((print - 8.6).abs() < f64::EPSILON && (0.995..1.005).contains(&(model / print)), "{model} ms, not {print}");
 }

@@ -122,7 +122,7 @@ pub(crate) fn nines(share: f64) -> f64 {
 /// Returns the text of a tick on a logarithmic axis, whose ticks have different units.
 fn marked(unit: Unit, value: f64) -> String {
     match unit {
-        Unit::Microseconds => with_unit(unit, value),
+        Unit::Microseconds | Unit::Millijoules => with_unit(unit, value),
         Unit::Bytes | Unit::ExactBytes => size(value),
         Unit::BytesPerSecond => format!("{}/s", size(value)),
         Unit::PerSecond | Unit::Count => tidy(value),
@@ -133,7 +133,12 @@ fn marked(unit: Unit, value: f64) -> String {
 fn own_unit(unit: Unit) -> &'static str {
     match unit {
         Unit::PerSecond => "/s",
-        Unit::Microseconds | Unit::Bytes | Unit::ExactBytes | Unit::BytesPerSecond | Unit::Count => "",
+        Unit::Microseconds
+        | Unit::Millijoules
+        | Unit::Bytes
+        | Unit::ExactBytes
+        | Unit::BytesPerSecond
+        | Unit::Count => "",
     }
 }
 
