@@ -17,7 +17,8 @@ pub(super) fn cut() -> Result<String> {
     const COUNT: usize = 3000;
     let mosquitto = Mosquitto::start("max_queued_messages 100000\n")?;
     let line = Line::new(Some(mosquitto.address))?;
-    let lines = "out = [{ filter = \"up/#\", qos = 2 }]\nin = [{ filter = \"down/#\", qos = 2 }]";
+    let lines = "out = [{ filter = \"up/#\", qos = 2 }]\nin = [{ filter = \"down/#\", qos = 2 }]\n\
+                 inflight_max = 1000";
     let gateway = Gateway::start_configured(&north(line.address, lines))?;
     wait_up(&gateway, "north")?;
     let fog = gateway.address("mqtt")?;
@@ -27,7 +28,7 @@ pub(super) fn cut() -> Result<String> {
         .map(|(broker, topic)| thread::spawn(move || publish(broker, topic, 2, &[], &numbered(COUNT))));
     let end = (COUNT - 1).to_string();
     let mut cuts = 0;
-    while cuts < 12 {
+    while cuts < 8 {
         sleep(Duration::from_millis(60 + 37 * (cuts % 5)));
         line.cut();
         cuts += 1;
@@ -115,28 +116,33 @@ pub(super) fn killed() -> Result<String> {
 /// Mosquitto without persistence forgets the link's session when it ends. Packet identifiers begin again, and must not
 /// be taken for repetitions of the messages that had them before, in either direction.
 pub(super) fn forgetful() -> Result<String> {
-    let mut mosquitto = Mosquitto::start("")?;
+    const COUNT: usize = 1500;
+    let mut mosquitto = Mosquitto::start("max_queued_messages 100000\n")?;
     let line = Line::new(Some(mosquitto.address))?;
     let lines = "out = [{ filter = \"up/#\", qos = 2 }]\nin = [{ filter = \"down/#\", qos = 2 }]";
     let gateway = Gateway::start_configured(&north(line.address, lines))?;
     let fog = gateway.address("mqtt")?;
     let mut here = Reader::open(fog, "here", &["down/#"])?;
-    for round in 0..4 {
+    for round in 0..3 {
         wait_up(&gateway, "north")?;
         let mut there = Reader::open(mosquitto.address, "there", &["up/#"])?;
         let (up, down) = (format!("up/{round}"), format!("down/{round}"));
-        publish(fog, &up, 2, &[], &numbered(50))?;
-        publish(mosquitto.address, &down, 2, &[], &numbered(50))?;
-        there.until_value(&up, "49")?;
-        here.until_value(&down, "49")?;
-        ensure!(there.payloads(&up) == numbered(50), "{up}: {:?}", there.payloads(&up));
-        ensure!(here.payloads(&down) == numbered(50), "{down}: {:?}", here.payloads(&down));
+        // As many that the identifiers of exchanges that were cut off come again.
+        publish(fog, &up, 2, &[], &numbered(COUNT))?;
+        publish(mosquitto.address, &down, 2, &[], &numbered(COUNT))?;
+        let end = (COUNT - 1).to_string();
+        there.until_value(&up, &end)?;
+        here.until_value(&down, &end)?;
+        for (reader, topic) in [(&there, &up), (&here, &down)] {
+            let got = reader.payloads(topic);
+            ensure!(got == numbered(COUNT), "{topic}: {} of {COUNT}, {:?}", got.len(), faults(&got, COUNT));
+        }
         // A stream is cut off in the middle of its exchanges.
         let broker = mosquitto.address;
-        let source = thread::spawn(move || publish(broker, "down/cut", 2, &[], &numbered(20_000)));
-        sleep(Duration::from_millis(120));
+        let source = thread::spawn(move || publish_exactly(broker, "down/cut", 0..50_000));
+        sleep(Duration::from_millis(150));
         mosquitto.kill()?;
-        let _ = source.join();
+        drop(source.join());
         mosquitto.restart()?;
     }
     Ok(String::new())

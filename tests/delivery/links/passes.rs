@@ -115,10 +115,18 @@ pub(super) fn no_loop() -> Result<String> {
         publish(broker, "a/t", 1, &["-r"], &[format!("t{round}")])?;
         here.until_value("a/t", &format!("t{round}"))?;
     }
+    // Behind everything that could come back.
+    for _ in 0..2 {
+        publish(fog, "a/end", 1, &[], &["h".to_owned()])?;
+        there.until_value("a/end", "h")?;
+        publish(broker, "a/end", 1, &[], &["t".to_owned()])?;
+        here.until_value("a/end", "t")?;
+        there.until_value("a/end", "t")?;
+    }
     for (reader, topic) in [(&here, "a/h"), (&here, "a/t"), (&there, "a/h"), (&there, "a/t")] {
         ensure!(reader.payloads(topic).len() == 10, "{topic}: {:?}", reader.payloads(topic));
     }
     let entry = wait_up(&gateway, "north")?;
-    ensure!(number(&entry, "/out/messages") == 10 && number(&entry, "/in/messages") == 10, "{entry}");
+    ensure!(number(&entry, "/out/messages") == 12 && number(&entry, "/in/messages") == 12, "{entry}");
     Ok(String::new())
 }

@@ -29,6 +29,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// A connection that lasted for this long is followed by the first pause.
 const LASTED: Duration = Duration::from_secs(30);
+/// The longest pause after a connection that was up, however short it lasted.
+const FLAPPING: Duration = Duration::from_secs(4);
 /// The longest that the MQTT door may take to answer.
 const HERE: Duration = Duration::from_secs(30);
 
@@ -47,6 +49,8 @@ pub(super) struct Task {
     announces: bool,
     /// Whether the session here is subscribed to what is passed on.
     is_prepared: bool,
+    /// Whether the last connection passed messages on.
+    was_up: bool,
 }
 
 /// The name of the principal that a link has at the gateway.
@@ -82,6 +86,7 @@ impl Task {
             config: config.clone(),
             announces: false,
             is_prepared: false,
+            was_up: false,
         })
     }
 
@@ -91,6 +96,7 @@ impl Task {
         let mut said = None;
         loop {
             let began = Instant::now();
+            self.was_up = false;
             let Some(failure) = self.attempt(&mut stop).await else { break };
             let text = failure.to_string();
             if self.shared.is_draining() || *stop.borrow() {
@@ -99,8 +105,9 @@ impl Task {
                 return;
             }
             self.shared.links.is_down(&self.state, Some(LinkError { text: text.clone(), at_unix_ms: self.unix_ms() }));
-            if began.elapsed() >= LASTED {
-                (pause, said) = (FIRST, None);
+            if self.was_up {
+                pause = if began.elapsed() >= LASTED { FIRST } else { pause.min(FLAPPING) };
+                said = None;
             }
             // One line for a reason, however often it is tried.
             if said.as_ref() != Some(&text) {
@@ -138,7 +145,7 @@ impl Task {
         };
         connection.close().await;
         if subscribed {
-            self.announces = false;
+            (self.announces, self.was_up) = (false, true);
         }
         failure
     }

@@ -114,6 +114,8 @@ where
     if peer.link.is_some() {
         // What waits for another broker waits as long as that is away.
         (limits.session_expiry_max, limits.keep_alive_max) = (SESSION_NEVER_EXPIRES, 0);
+        // The other broker was told how many it may have under way. Mosquitto 2.0 sends more when it reconnects.
+        limits.receive_maximum = u16::MAX;
     }
     let negotiation = Negotiation::of(&connect, &limits);
     let negotiation = negotiation.map_err(|reason| refused((reason, "what is asked is not offered")))?;
