@@ -124,7 +124,7 @@ impl Link {
     }
 }
 
-/// What waits in the session of a link.
+/// The messages that wait in the session of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Messages, in flight or not sent yet.
@@ -135,7 +135,7 @@ pub struct Queue {
 
 /// The sessions of links at the MQTT door.
 pub trait LinkSessions: fmt::Debug + Send + Sync {
-    /// What waits in the session of a client of the door; `None` if there is none.
+    /// The messages that wait in the session of a client of the door; `None` if there is none.
     fn queue(&self, principal: &str, client: &str) -> Option<Queue>;
 
     /// The filters that the session is subscribed to.
@@ -201,7 +201,7 @@ impl Links {
         self.lock().values().cloned().collect()
     }
 
-    /// What waits for a link.
+    /// The messages that wait for a link.
     #[must_use]
     pub fn queue(&self, link: &Link) -> Queue {
         self.sessions().and_then(|sessions| sessions.queue(&link.principal, &link.client())).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What a link may not pass on, by the other broker's rules or our own.
+//! Messages that a link may not pass on, by the other broker's rules or our own.
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::{Gateway, Plan};

@@ -39,7 +39,7 @@ pub(super) fn links() -> Result<String> {
     publish(fog, "a/x", 1, &[], &["one".to_owned()])?;
     there.until_value("a/x", "one")?;
     reload(&gateway, &north(mosquitto.address, "out = [{ filter = \"b/#\" }]"))?;
-    // What is retained goes over when its filter is new.
+    // A retained message goes over when its filter is new.
     there.until_value("b/kept", "old").with_context(|| gateway.log())?;
     wait_up(&gateway, "north")?;
     publish(fog, "a/x", 1, &[], &["two".to_owned()])?;

@@ -90,7 +90,7 @@ impl Local<'_> {
                         }
                     }
                 }
-                // What is in flight comes as well; it comes again.
+                // Messages in flight come as well; they come again.
                 answers -= i32::from(matches!(packet, Packet::Suback(_) | Packet::Unsuback(_)));
                 Ok(())
             })?;

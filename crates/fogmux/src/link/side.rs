@@ -28,7 +28,7 @@ pub(super) struct Side<S> {
     read: Box<[u8]>,
 }
 
-/// What a broker has said to CONNECT.
+/// The terms of a broker's CONNACK.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Welcome {
     pub(super) session_present: bool,

@@ -112,7 +112,7 @@ where
     }
     let mut limits = server_limits(config);
     if peer.link.is_some() {
-        // What waits for another broker waits as long as that is away.
+        // Messages for another broker wait as long as that is away.
         (limits.session_expiry_max, limits.keep_alive_max) = (SESSION_NEVER_EXPIRES, 0);
         // The other broker was told how many it may have under way. Mosquitto 2.0 sends more when it reconnects.
         limits.receive_maximum = u16::MAX;

@@ -31,7 +31,7 @@ pub struct LinkEntry<'a> {
     /// Messages from the other broker.
     #[serde(rename = "in")]
     pub inward: LinkWay,
-    /// What waits for the other broker.
+    /// The messages that wait for the other broker.
     pub queue: LinkQueue,
 }
 
@@ -64,7 +64,7 @@ pub struct LinkDrop {
     pub count: u64,
 }
 
-/// What waits for a link.
+/// The messages that wait for a link.
 #[derive(Debug, Serialize)]
 pub struct LinkQueue {
     /// Messages, in flight or not sent yet.
