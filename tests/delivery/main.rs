@@ -13,6 +13,7 @@ mod guests;
 mod hints;
 mod http;
 mod identifiers;
+mod links;
 mod logins;
 mod mqtt;
 mod mqtt_bridge;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         hints::CASES,
         identifiers::CASES,
         xmpp::CASES,
+        links::CASES,
         logins::CASES,
         operation::CASES,
         findings::CASES,

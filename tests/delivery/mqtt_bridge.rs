@@ -3,7 +3,7 @@
 
 mod bridges;
 mod letter;
-mod peer;
+pub(crate) mod peer;
 mod status;
 
 use fogmux_tests::suite::Case;

@@ -150,6 +150,7 @@ impl Authority {
             SourceKind::Psk => rules.has_psks(),
             SourceKind::Callback => rules.callback.is_some(),
             SourceKind::Password | SourceKind::Certificate | SourceKind::Oscore => true,
+            SourceKind::Link => false,
         };
         sources.iter().filter(behind).collect()
     }

@@ -10,6 +10,9 @@ use crate::source::{
 /// The name that all who gave no credentials share. No user may be called so.
 pub const ANONYMOUS: &str = "anonymous";
 
+/// The beginning of the names of links to other brokers, as rules name them.
+const LINK: &str = "link:";
+
 /// An authenticated (or admittedly anonymous) party. Cheap to clone: all who logged in as the same user share the
 /// facts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -65,6 +68,12 @@ impl Principal {
             granted: no_groups(),
             proof: 0,
         }))
+    }
+
+    /// A link to another broker, named by the configuration.
+    #[must_use]
+    pub fn link(name: &str) -> Self {
+        Self::vouched(&format!("{LINK}{name}"), SourceKind::Link, Grant::default(), None)
     }
 
     /// Somebody whom another source vouches for, with the groups that the users file has for the name.

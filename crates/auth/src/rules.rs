@@ -225,6 +225,9 @@ impl Rules {
         if known.is_some_and(|user| user.disabled) {
             return None;
         }
+        if principal.source == SourceKind::Link {
+            return Some(principal.renewed(known.map(|user| &user.principal)));
+        }
         let mut sources = self.sources().into_iter();
         // The callback is no [`Source`]: principals it admitted stay as long as a callback is configured.
         let admits = sources
@@ -245,7 +248,11 @@ impl Rules {
                 self.users.get(&principal.name).is_none_or(|user| user.principal.proof == principal.proof)
             }
             SourceKind::Token => self.tokens.holds_key_of(principal),
-            SourceKind::Certificate | SourceKind::Psk | SourceKind::Oscore | SourceKind::Callback => true,
+            SourceKind::Certificate
+            | SourceKind::Psk
+            | SourceKind::Oscore
+            | SourceKind::Callback
+            | SourceKind::Link => true,
         };
         same && self.present(principal).is_some()
     }

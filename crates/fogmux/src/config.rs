@@ -9,6 +9,7 @@ pub(crate) mod auth;
 mod clashes;
 mod discovery;
 mod doors;
+pub(crate) mod links;
 mod listener;
 mod listeners;
 mod load;

@@ -26,6 +26,9 @@ pub(crate) const ACME: &str = "acme";
 pub(crate) const ACL: &str = "acl.toml";
 /// Measurements and their results, below the data directory.
 pub(crate) const BENCH: &str = "bench";
+/// The files of links to other brokers, below the data directory.
+#[cfg(feature = "mqtt")]
+pub(crate) const LINKS: &str = "links";
 /// The files that must not be gone at the next start, below the data directory.
 pub(crate) const IN_USE: &str = "files-in-use";
 

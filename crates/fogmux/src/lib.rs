@@ -38,6 +38,8 @@ mod import;
 mod installed;
 mod kept;
 mod later;
+#[cfg(feature = "mqtt")]
+mod link;
 mod memory_limit;
 mod modes;
 mod open_files;

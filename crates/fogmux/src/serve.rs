@@ -114,6 +114,8 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
     reloader.announce(&running);
     #[cfg(feature = "otlp")]
     let exporter = reloader.exporter(&running);
+    #[cfg(feature = "mqtt")]
+    let mut links = reloader.links(&running);
     manager.ready();
     loop {
         tokio::select! {
@@ -121,6 +123,8 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
             _ = hang_up.recv() => {
                 manager.reloading();
                 let outcome = reloader.reload(&running).await;
+                #[cfg(feature = "mqtt")]
+                links.replace(&reloader.config.links, &running.gateway).await;
                 manager.reloaded(outcome);
             }
             Some(command) = commands.recv() => reloader.administer(&running, command),
@@ -136,6 +140,9 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
     let drain = reloader.drain();
     let stopped = async {
         let (stopped, ()) = tokio::join!(running.stop(drain), reloader.stop());
+        // Behind the last messages, of which they take what they can.
+        #[cfg(feature = "mqtt")]
+        links.stop().await;
         // Behind the last deliveries.
         #[cfg(feature = "otlp")]
         exporter.finish().await;

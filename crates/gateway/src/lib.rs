@@ -35,6 +35,7 @@ pub mod held;
 #[cfg(feature = "http")]
 pub mod http;
 mod left;
+pub mod links;
 pub mod listener;
 pub mod listening;
 mod liveness;

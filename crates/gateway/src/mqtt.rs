@@ -26,6 +26,7 @@ mod greeting;
 mod held;
 mod kept;
 mod leaving;
+mod linked;
 mod login;
 mod mailbox;
 mod output;

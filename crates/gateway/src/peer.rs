@@ -1,8 +1,11 @@
 //! The peer of a connection.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
-use fogmux_auth::SourceSet;
+use fogmux_auth::{Principal, SourceSet};
 use fogmux_net::Channel;
 
 use crate::listening::{Listening, Place};
@@ -26,6 +29,8 @@ pub struct Peer {
     /// did not say whose connection it is, this is `address`, too. In a box, for every idle connection has one of
     /// these.
     pub through: Option<Box<SocketAddr>>,
+    /// The principal of a link to another broker, which connects from inside.
+    pub(crate) link: Option<Principal>,
 }
 
 impl Peer {
@@ -33,7 +38,13 @@ impl Peer {
     #[must_use]
     pub const fn plain(address: SocketAddr, anonymous: bool) -> Self {
         let sources = SourceSet::ALL;
-        Self { address, secure: false, anonymous, listener: None, sources, channel: None, through: None }
+        Self { address, secure: false, anonymous, listener: None, sources, channel: None, through: None, link: None }
+    }
+
+    /// A link to another broker, which has shown no credential: the configuration names it.
+    pub(crate) fn link(principal: Principal) -> Self {
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        Self { sources: SourceSet::NONE, link: Some(principal), ..Self::plain(nowhere, false) }
     }
 
     /// Whether its listener admits it without credentials now, which a reload can change. Who came through a proxy may

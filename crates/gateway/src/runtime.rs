@@ -6,6 +6,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod doors;
+mod inside;
 mod later;
 mod open;
 mod proxied;
@@ -29,6 +30,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+#[cfg(feature = "mqtt")]
+pub use self::inside::Inside;
 use self::{doors::Doors, open::Plan};
 #[cfg(feature = "coap")]
 use crate::coap::{CoapConfig, CoapDoor, oscore::Keyring};
@@ -155,6 +158,7 @@ pub struct RunningGateway {
     tls: Option<TlsConfig>,
     draining: watch::Sender<Phase>,
     threads: Vec<JoinHandle<()>>,
+    arrivals: Vec<mpsc::UnboundedSender<accept::Arrival>>,
     finished: mpsc::UnboundedReceiver<()>,
 }
 
@@ -205,11 +209,13 @@ impl Gateway {
         });
         #[cfg(feature = "mqtt")]
         doors.mqtt.restore(&shared);
+        #[cfg(feature = "mqtt")]
+        shared.links.set_sessions(Arc::<MqttDoor>::clone(&doors.mqtt));
         let (done, finished) = mpsc::unbounded_channel();
         let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
-        let threads =
+        let worker::Workers { threads, arrivals } =
             worker::start(&shared, &doors, sockets, config.discovery, &seats, &done).map_err(StartError::Worker)?;
-        Ok(RunningGateway { shared, tls: config.tls, draining, threads, finished })
+        Ok(RunningGateway { shared, tls: config.tls, draining, threads, arrivals, finished })
     }
 }
 

@@ -17,7 +17,7 @@ use load::Loads;
 use reading::Reading;
 pub(crate) use unstored::Unstored;
 
-use crate::WorkerContext;
+use crate::{WorkerContext, links::Links};
 
 /// Publishes the status at once and then every `interval`, until the shutdown; never if that is zero.
 pub(crate) async fn publish(ctx: Rc<WorkerContext>, interval: Duration) {
@@ -32,12 +32,26 @@ pub(crate) async fn publish(ctx: Rc<WorkerContext>, interval: Duration) {
         tokio::select! {
             biased;
             () = &mut drain => return,
+            () = ctx.shared.links.changed() => {
+                let news = status.news(links(&ctx.shared.links));
+                say(&ctx, &status.publisher, &news);
+                continue;
+            }
             _ = ticks.tick() => {}
         }
         let now = ctx.now();
         let news = status.update(&Reading::of(&ctx.shared, now), now);
         say(&ctx, &status.publisher, &news);
     }
+}
+
+/// The states of links, where Mosquitto has those of its bridges.
+fn links(links: &Links) -> Vec<(String, String)> {
+    let texts = links.each().into_iter().map(|link| {
+        let state = if link.connected_since_unix_ms().is_some() { "1" } else { "0" };
+        (format!("broker/connection/{}/state", link.name), state.to_owned())
+    });
+    texts.collect()
 }
 
 /// Publishes texts as retained messages of QoS 0: a newer value comes soon, and they must not queue for sessions
@@ -79,8 +93,13 @@ impl Status {
         let mut all = reading.texts();
         all.push(("broker/clients/maximum".into(), self.clients_max.to_string()));
         all.extend(self.loads.texts());
+        self.news(all)
+    }
+
+    /// Those of the texts that were not published last.
+    fn news(&mut self, texts: Vec<(String, String)>) -> Vec<(String, String)> {
         let mut news = Vec::new();
-        for (name, text) in all {
+        for (name, text) in texts {
             if self.said.get(&name) != Some(&text) {
                 news.push((format!("$SYS/{name}"), text.clone()));
                 self.said.insert(name, text);

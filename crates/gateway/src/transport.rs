@@ -32,5 +32,5 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
 }
 
-#[cfg(test)]
+/// Between a link to another broker and the MQTT door.
 impl Transport for tokio::io::DuplexStream {}

@@ -21,6 +21,7 @@ use crate::{
     clients::{Arrived, Clients, Listed},
     clock::Clock,
     delivery_times::{DeliveryTimes, Marks},
+    links::Links,
     listening::Listening,
     metrics::Metrics,
     phase::{Phase, Phases},
@@ -67,6 +68,8 @@ pub struct Shared {
     pub waiting: Waiting,
     /// The challenges of an ACME server that are answered over HTTP.
     pub challenges: Challenges,
+    /// Links to other brokers.
+    pub links: Links,
     /// The way of administrators' commands.
     pub administration: Administration,
     /// Traces of messages, if there are any.
@@ -80,6 +83,12 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Whether the gateway is shutting down.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow() > Phase::Open
+    }
+
     /// The state of a gateway without listeners, limits or a store, whose realm is `localhost`.
     pub(crate) fn new(
         bus: Arc<Bus>,
@@ -103,6 +112,7 @@ impl Shared {
             listening: Listening::default(),
             waiting: Waiting::default(),
             challenges: Challenges::default(),
+            links: Links::default(),
             administration: Administration::default(),
             #[cfg(feature = "traces")]
             traces: None,

@@ -7,6 +7,7 @@ mod access;
 mod bench;
 mod certificates;
 mod documents;
+mod links;
 mod refusals;
 mod resource;
 mod sessions;
@@ -29,6 +30,7 @@ pub use documents::{
     Client, Clients, DoorStatus, ListenerEntry, Listeners, Memory, Messages, Moment, PairStatus, RuleAnswer, Status,
     StoreStatus, Table, TopicEntry, Topics, Visitor,
 };
+pub use links::{LinkDrop, LinkEntry, LinkFailure, LinkQueue, LinkWay, Links};
 pub use refusals::{RefusalEntry, Refusals, RefusedAction, RefusedLogin};
 pub use resource::Resource;
 pub use sessions::{SessionEntry, SessionPlace, Sessions, Subscriptions};

@@ -184,6 +184,12 @@ impl Inbound {
         self.unacknowledged = self.unacknowledged.saturating_sub(1);
     }
 
+    /// The Receive Maximum that was announced.
+    #[must_use]
+    pub const fn receive_maximum(&self) -> u16 {
+        self.config.receive_maximum
+    }
+
     /// Messages not acknowledged yet.
     #[must_use]
     pub const fn unacknowledged(&self) -> u16 {

@@ -102,6 +102,12 @@ impl Negotiation {
         })
     }
 
+    /// Unacknowledged QoS 1 and 2 messages that the client may have (Receive Maximum).
+    #[must_use]
+    pub const fn receive_maximum(&self) -> u16 {
+        self.limits.receive_maximum
+    }
+
     /// Appends the CONNACK of success, with every limit that differs from the default of the standard (§3.2.2.3), and
     /// with the method of extended authentication if CONNECT had one ([MQTT-4.12.0-5], [MQTT-4.12.0-6]).
     ///

@@ -14,25 +14,33 @@ use fogmux_tests::tcp;
 use tempfile::TempDir;
 
 /// The longest that anything is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running Mosquitto; dropped, it is killed.
-pub(super) struct Mosquitto {
+pub(crate) struct Mosquitto {
     child: Child,
     home: TempDir,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Mosquitto {
     /// Starts it with these lines besides those of its listener, and waits until it answers.
-    pub(super) fn start(lines: &str) -> Result<Self> {
+    pub(crate) fn start(lines: &str) -> Result<Self> {
+        Self::start_as(&format!("allow_anonymous true\n{lines}"))
+    }
+
+    /// The same for clients with a credential only.
+    pub(crate) fn start_closed(lines: &str) -> Result<Self> {
+        Self::start_as(&format!("allow_anonymous false\n{lines}"))
+    }
+
+    fn start_as(lines: &str) -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let home = tempfile::tempdir()?;
         let conf = home.path().join("mosquitto.conf");
         // 2.0.11 loses QoS 2 messages to its own subscribers when more are in flight than it allows (its issue 2306).
-        let listener = format!(
-            "listener {port} 127.0.0.1\nallow_anonymous true\nmax_inflight_messages 1000\nlog_dest stderr\nlog_type all\n"
-        );
+        let listener =
+            format!("listener {port} 127.0.0.1\nmax_inflight_messages 1000\nlog_dest stderr\nlog_type all\n");
         fs::write(conf, listener + lines)?;
         let mut this = Self { child: spawn(home.path())?, home, address: (Ipv4Addr::LOCALHOST, port).into() };
         this.wait()?;
@@ -40,20 +48,20 @@ impl Mosquitto {
     }
 
     /// Ends it without a word, as a power cut would.
-    pub(super) fn kill(&mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
     /// Starts it again with the same configuration.
-    pub(super) fn restart(&mut self) -> Result<()> {
+    pub(crate) fn restart(&mut self) -> Result<()> {
         self.child = spawn(self.home.path())?;
         self.wait()
     }
 
     /// The end of its log.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         let log = fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(25)..).unwrap_or_default().join("\n")
@@ -89,7 +97,7 @@ fn spawn(home: &Path) -> Result<Child> {
 }
 
 /// Publishes each line by `mosquitto_pub`, which waits for the acknowledgements.
-pub(super) fn publish(broker: SocketAddr, topic: &str, qos: u8, options: &[&str], lines: &[String]) -> Result<()> {
+pub(crate) fn publish(broker: SocketAddr, topic: &str, qos: u8, options: &[&str], lines: &[String]) -> Result<()> {
     let mut command = Command::new("mosquitto_pub");
     command.args(["-h", "127.0.0.1", "-p", &broker.port().to_string(), "-t", topic, "-q", &qos.to_string(), "-l"]);
     let mut child = command.args(options).stdin(Stdio::piped()).spawn().context("mosquitto_pub")?;
@@ -105,22 +113,22 @@ pub(super) fn publish(broker: SocketAddr, topic: &str, qos: u8, options: &[&str]
 
 /// A message as a subscriber gets it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Message {
-    pub(super) topic: String,
-    pub(super) payload: String,
-    pub(super) qos: u8,
-    pub(super) retain: bool,
+pub(crate) struct Message {
+    pub(crate) topic: String,
+    pub(crate) payload: String,
+    pub(crate) qos: u8,
+    pub(crate) retain: bool,
 }
 
 /// A subscriber of 3.1.1 that acknowledges what it gets.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     connection: Connection,
-    pub(super) messages: Vec<Message>,
+    pub(crate) messages: Vec<Message>,
 }
 
 impl Reader {
     /// Connects and subscribes with QoS 2.
-    pub(super) fn open(broker: SocketAddr, client: &str, filters: &[&str]) -> Result<Self> {
+    pub(crate) fn open(broker: SocketAddr, client: &str, filters: &[&str]) -> Result<Self> {
         let mut connection = Connection::open(broker, V4, client)?;
         connection.stream.write_all(&mqtt::subscribe(V4, 1, filters, 2))?;
         let mut this = Self { connection, messages: Vec::new() };
@@ -129,12 +137,12 @@ impl Reader {
     }
 
     /// Publishes with QoS 0.
-    pub(super) fn publish(&mut self, topic: &str, payload: &str) -> Result<()> {
+    pub(crate) fn publish(&mut self, topic: &str, payload: &str) -> Result<()> {
         self.connection.publish(topic, payload.as_bytes())
     }
 
     /// Reads until the messages satisfy `holds`.
-    pub(super) fn until(&mut self, holds: impl Fn(&[Message]) -> bool) -> Result<()> {
+    pub(crate) fn until(&mut self, holds: impl Fn(&[Message]) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self.messages) {
             ensure!(Instant::now() < deadline, "not within {PATIENCE:?}: {:?}", self.tail());
@@ -144,19 +152,19 @@ impl Reader {
     }
 
     /// Reads until `topic` has brought `payload`.
-    pub(super) fn until_value(&mut self, topic: &str, payload: &str) -> Result<()> {
+    pub(crate) fn until_value(&mut self, topic: &str, payload: &str) -> Result<()> {
         self.until(|messages| messages.iter().any(|m| m.topic == topic && m.payload == payload))
     }
 
     /// Reads until the latest value of `topic` is `payload`.
-    pub(super) fn until_latest(&mut self, topic: &str, payload: &str) -> Result<()> {
+    pub(crate) fn until_latest(&mut self, topic: &str, payload: &str) -> Result<()> {
         self.until(|messages| {
             messages.iter().rev().find(|message| message.topic == topic).is_some_and(|m| m.payload == payload)
         })
     }
 
     /// The payloads of a topic in the order they came.
-    pub(super) fn payloads(&self, topic: &str) -> Vec<&str> {
+    pub(crate) fn payloads(&self, topic: &str) -> Vec<&str> {
         let of_topic = self.messages.iter().filter(|message| message.topic == topic);
         of_topic.map(|message| message.payload.as_str()).collect()
     }
@@ -191,7 +199,7 @@ impl Reader {
 }
 
 /// CONNECT with any protocol name and level, a clean session, and what follows the keep alive.
-pub(super) fn connect(name: &[u8], level: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
+pub(crate) fn connect(name: &[u8], level: u8, flags: u8, rest: &[u8]) -> Vec<u8> {
     let mut body = string(name);
     body.extend([level, flags, 0, 60]);
     body.extend(rest);
@@ -199,7 +207,7 @@ pub(super) fn connect(name: &[u8], level: u8, flags: u8, rest: &[u8]) -> Vec<u8>
 }
 
 /// A broker's answer to these bytes, until it closes or half a second is over.
-pub(super) fn answer(broker: SocketAddr, bytes: &[u8]) -> Result<tcp::End> {
+pub(crate) fn answer(broker: SocketAddr, bytes: &[u8]) -> Result<tcp::End> {
     let mut stream = tcp::connect(broker)?;
     stream.write_all(bytes)?;
     tcp::read_end(&mut stream, Duration::from_millis(500))

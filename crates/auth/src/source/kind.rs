@@ -17,10 +17,12 @@ pub enum SourceKind {
     Token,
     /// A name and a password, asked about elsewhere over HTTP.
     Callback,
+    /// The configuration, for a link to another broker: no credential, and so none of a listener.
+    Link,
 }
 
 impl SourceKind {
-    /// All of them, in the order in which they are named to people.
+    /// All that a listener may take, in the order in which they are named to people.
     pub const ALL: [Self; 6] =
         [Self::Password, Self::Certificate, Self::Psk, Self::Oscore, Self::Token, Self::Callback];
 
@@ -34,13 +36,14 @@ impl SourceKind {
             Self::Oscore => "oscore",
             Self::Token => "token",
             Self::Callback => "callback",
+            Self::Link => "link",
         }
     }
 
     /// The source of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().chain([Self::Link]).find(|kind| kind.name() == name)
     }
 
     const fn bit(self) -> u8 {

@@ -47,6 +47,7 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
     find_half_certificates(config, findings);
     super::acme::find_clashes(config, findings);
     super::telemetry::find_clashes(config, findings);
+    super::links::find_clashes(config, findings);
     find_missing_files(config, findings);
 }
 
@@ -206,7 +207,7 @@ fn find_missing_files(config: &Config, findings: &mut Findings) {
     }
 }
 
-fn readable(file: &Path) -> std::io::Result<()> {
+pub(super) fn readable(file: &Path) -> std::io::Result<()> {
     // The permission is tried on what is a file only: to open a FIFO may take for ever.
     regular::check(file)?;
     std::fs::File::open(file).map(drop)

@@ -269,7 +269,7 @@ const fn default_port(kind: Kind) -> u16 {
 fn read_auth(reader: &mut Reader<'_>, auth: &mut SourceSet) {
     let mut kinds: Vec<_> = auth.iter().map(|kind| kind.name().to_owned()).collect();
     let names: Vec<_> = SourceKind::ALL.iter().map(|kind| format!("{:?}", kind.name())).collect();
-    reader.words("auth", &mut kinds, |name| SourceKind::named(name).is_some(), &names.join(", "));
+    reader.words("auth", &mut kinds, |name| SourceKind::ALL.iter().any(|kind| kind.name() == name), &names.join(", "));
     *auth = kinds.iter().filter_map(|name| SourceKind::named(name)).collect();
 }
 

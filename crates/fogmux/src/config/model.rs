@@ -14,6 +14,7 @@ use super::acme::Acme;
 use super::auth::Auth;
 use super::discovery::Discovery;
 use super::doors::{Coap, Http, Mqtt, Xmpp};
+use super::links::Links;
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
 use super::store::Store;
@@ -32,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) discovery: Discovery,
     pub(crate) bus: BusConfig,
     pub(crate) mqtt: Mqtt,
+    /// Connections to other brokers.
+    pub(crate) links: Links,
     pub(crate) coap: Coap,
     pub(crate) http: Http,
     pub(crate) xmpp: Xmpp,
@@ -52,6 +55,7 @@ impl Section for Config {
         reader.section("discovery", &mut self.discovery);
         reader.section("bus", &mut self.bus);
         reader.section("mqtt", &mut self.mqtt);
+        reader.section("links", &mut self.links);
         reader.section("coap", &mut self.coap);
         reader.section("http", &mut self.http);
         reader.section("xmpp", &mut self.xmpp);
@@ -105,6 +109,7 @@ impl Config {
         self.auth = Auth { admin_password_file, ..other.auth };
         self.log = other.log;
         self.coap.oscore = other.coap.oscore;
+        self.links = other.links;
     }
 }
 

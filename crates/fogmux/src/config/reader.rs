@@ -113,6 +113,29 @@ impl Reader<'_> {
         below.refuse_unknown();
     }
 
+    /// Reads a list of tables.
+    pub(crate) fn tables<S: Section + Default>(&mut self, key: &'static str, target: &mut Vec<S>) {
+        self.named.push(key.to_owned());
+        let dotted = self.dotted(key);
+        self.findings.known.insert(dotted.clone());
+        let Some(value) = self.table.and_then(|table| table.get(key)) else { return };
+        self.findings.origins.insert(dotted.clone(), self.source.location(value.span().start));
+        let Some(list) = value.get_ref().as_array() else { return self.refuse(key, value, "a list of tables") };
+        target.clear();
+        for (index, item) in list.iter().enumerate() {
+            let Some(table) = item.get_ref().as_table() else {
+                self.refuse(key, item, "a table");
+                continue;
+            };
+            let (mut section, prefix) = (S::default(), format!("{dotted}[{index}]."));
+            let (source, findings) = (self.source, &mut *self.findings);
+            let mut below = Reader { source, table: Some(table), prefix, named: Vec::new(), findings };
+            section.read(&mut below);
+            below.refuse_unknown();
+            target.push(section);
+        }
+    }
+
     /// Returns the keys of the table, in their order.
     pub(crate) fn keys(&self) -> Vec<String> {
         let keys = self.table.into_iter().flatten();

@@ -28,13 +28,14 @@ impl Level {
 }
 
 /// The names of all findings; `docs/operating/doctor.md` explains each.
-pub(super) const NAMES: [&str; 33] = [
+pub(super) const NAMES: [&str; 34] = [
     "configuration",
     "configuration-remark",
     "data-directory",
     "gateway",
     "gateway-not-ready",
     "listener",
+    "link-down",
     "listener-not-open",
     "listener-address",
     "listener-port",

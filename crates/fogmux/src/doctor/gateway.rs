@@ -71,6 +71,10 @@ fn readiness(subject: &Subject<'_>, process: &Process, report: &mut Report) {
                 let mend = "ip address; a listener opens by itself within 30 s of its address";
                 report.warning("listener-not-open", format!("/readyz: {shut}"), mend);
             }
+            for down in said.split("; ").filter(|line| line.starts_with("links.")) {
+                let mend = "journalctl --unit fogmux --grep 'this link' --since today";
+                report.warning("link-down", format!("/readyz: {down}"), mend);
+            }
             for waiting in said.split("; ").filter_map(|line| line.strip_prefix("waiting: ")) {
                 report.warning("waits-for-clock", format!("/readyz: {waiting}"), super::clock::SET);
             }

@@ -27,6 +27,8 @@ use crate::compose::{self, Running};
 use crate::config::{self, Config};
 use crate::exit::Failure;
 use crate::home::{self, Home};
+#[cfg(feature = "mqtt")]
+use crate::link::Links;
 use crate::oscore;
 #[cfg(feature = "otlp")]
 use crate::otlp;
@@ -140,6 +142,12 @@ impl Reloader {
         if !self.renewal.begin_in_time(&self.config, &self.home, tls) && in_force {
             self.expiry.look(tls);
         }
+    }
+
+    /// Starts the links to other brokers.
+    #[cfg(feature = "mqtt")]
+    pub(crate) fn links(&self, running: &Running) -> Links {
+        Links::start(&self.config.links, &running.gateway, &self.home.directory)
     }
 
     /// Begins to export traces, if there are any.

@@ -11,6 +11,7 @@ mod certificates;
 mod changes;
 mod clients;
 mod files;
+mod links;
 mod log;
 mod refusals;
 mod rules;
@@ -59,6 +60,7 @@ where
         Resource::Listeners => in_turn(&|| Ok(status::listeners(conn, identity))).await,
         Resource::Certificates => in_turn(&|| Ok(certificates::document(conn))).await,
         Resource::Refusals => in_turn(&|| Ok(refusals::document(conn))).await,
+        Resource::Links => in_turn(&|| Ok(links::document(conn))).await,
         Resource::System => in_turn(&|| Ok(system::document(conn))).await,
         Resource::Topics => in_turn(&|| Ok(topics::page(conn, identity, &page()?))).await,
         Resource::Clients => in_turn(&|| clients::page(conn, &page()?)).await,

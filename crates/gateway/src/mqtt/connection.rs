@@ -216,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let negotiation = granted.negotiation;
         let inbound = InboundConfig {
             role: Role::Server,
-            receive_maximum: config.receive_maximum,
+            receive_maximum: negotiation.receive_maximum(),
             topic_alias_maximum: config.topic_alias_maximum,
             alias_bytes_max: config.alias_bytes_max,
         };

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use fogmux_mqtt::{
-    DecodeError, Limits, Negotiation, Packet, ReasonCode, ServerLimits, Version, decode, refuse, refuse_unreadable,
+    DecodeError, Limits, Negotiation, Packet, ReasonCode, SESSION_NEVER_EXPIRES, ServerLimits, Version, decode, refuse,
+    refuse_unreadable,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
@@ -17,7 +18,7 @@ use super::{
     early::Early,
     transport::user_timeout,
 };
-use crate::{Peer, transport::Transport};
+use crate::{Peer, links::CLIENT as LINK, transport::Transport};
 
 /// Why a login failed.
 pub(super) enum Failed {
@@ -106,7 +107,17 @@ where
     if connect.client_id.len() > config.client_id_bytes_max {
         return Err(refused((ReasonCode::CLIENT_IDENTIFIER_NOT_VALID, "the client identifier is too long")));
     }
-    let negotiation = Negotiation::of(&connect, &server_limits(config));
+    if connect.client_id.starts_with(LINK) && peer.link.is_none() {
+        return Err(refused((ReasonCode::CLIENT_IDENTIFIER_NOT_VALID, "the client identifier is one of our own")));
+    }
+    let mut limits = server_limits(config);
+    if peer.link.is_some() {
+        // Messages for another broker wait as long as that is away.
+        (limits.session_expiry_max, limits.keep_alive_max) = (SESSION_NEVER_EXPIRES, 0);
+        // The other broker was told how many it may have under way. Mosquitto 2.0 sends more when it reconnects.
+        limits.receive_maximum = u16::MAX;
+    }
+    let negotiation = Negotiation::of(&connect, &limits);
     let negotiation = negotiation.map_err(|reason| refused((reason, "what is asked is not offered")))?;
     // Read before the credentials are judged, so that rules replaced meanwhile are checked again.
     let generation = ctx.authority().generation();

@@ -27,6 +27,16 @@ pub(super) enum Arrival {
     Connection(Box<Accepted>),
     /// A socket of its own.
     Socket(Box<Udp>),
+    /// A connection from inside.
+    #[cfg(feature = "mqtt")]
+    Link(Box<Link>),
+}
+
+/// A connection of a link to another broker, to the MQTT door.
+#[cfg(feature = "mqtt")]
+pub(super) struct Link {
+    pub(super) stream: tokio::io::DuplexStream,
+    pub(super) peer: Peer,
 }
 
 /// A connection on its way to its worker.

@@ -32,6 +32,8 @@ use super::{
 use crate::coap;
 #[cfg(feature = "http")]
 use crate::http;
+#[cfg(feature = "mqtt")]
+use crate::mqtt;
 use crate::{
     discovery::{self, DiscoveryConfig},
     door::Connection,
@@ -42,6 +44,13 @@ use crate::{
     worker::{Shared, WorkerContext},
 };
 
+/// The workers, started.
+pub(super) struct Workers {
+    pub(super) threads: Vec<JoinHandle<()>>,
+    /// The ways to give each a connection.
+    pub(super) arrivals: Vec<mpsc::UnboundedSender<Arrival>>,
+}
+
 /// Starts all worker threads.
 pub(super) fn start(
     shared: &Arc<Shared>,
@@ -50,7 +59,7 @@ pub(super) fn start(
     mut discovery: Option<DiscoveryConfig>,
     seats: &Arc<[AtomicUsize]>,
     done: &mpsc::UnboundedSender<()>,
-) -> io::Result<Vec<JoinHandle<()>>> {
+) -> io::Result<Workers> {
     let (senders, receivers): (Vec<_>, Vec<_>) = seats.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     let mut tcp = Vec::new();
@@ -60,6 +69,7 @@ pub(super) fn start(
             Bound::Udp(sockets) => accept::hand_out(sockets, &senders),
         }
     }
+    let arrivals = senders.clone();
     let mut first = Some((tcp, sockets.waiting, senders));
     let mut threads = Vec::with_capacity(seats.len());
     let (failed, failures) = std::sync::mpsc::channel();
@@ -113,7 +123,7 @@ pub(super) fn start(
     // Nothing comes, and the channel ends, when each has its runtime.
     match failures.recv() {
         Ok(error) => Err(error),
-        Err(_) => Ok(threads),
+        Err(_) => Ok(Workers { threads, arrivals }),
     }
 }
 
@@ -194,6 +204,10 @@ async fn run(
             arrival = arrivals.recv() => match arrival {
                 Some(Arrival::Connection(accepted)) => serve_tcp(&ctx, &doors, *accepted, &tasks),
                 Some(Arrival::Socket(udp)) => serve_udp(&doors, *udp, &tasks),
+                #[cfg(feature = "mqtt")]
+                Some(Arrival::Link(link)) => {
+                    tasks.spawn_flat(mqtt::serve(Rc::clone(&doors.mqtt), link.stream, link.peer), ());
+                }
                 None => break,
             },
         }

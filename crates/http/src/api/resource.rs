@@ -15,6 +15,8 @@ pub enum Resource {
     Certificates,
     /// `/api/v1/refusals`: the last refused logins and actions.
     Refusals,
+    /// `/api/v1/links`: links to other brokers.
+    Links,
     /// `/api/v1/system`: the machine below the gateway.
     System,
     /// `/api/v1/clients`: connections and event streams.
@@ -54,12 +56,13 @@ pub enum Resource {
 }
 
 /// The resources of one path each, below `/api/v1/`.
-const PATHS: [(&str, Resource); 16] = [
+const PATHS: [(&str, Resource); 17] = [
     ("status", Resource::Status),
     ("topics", Resource::Topics),
     ("listeners", Resource::Listeners),
     ("certificates", Resource::Certificates),
     ("refusals", Resource::Refusals),
+    ("links", Resource::Links),
     ("system", Resource::System),
     ("clients", Resource::Clients),
     ("sessions", Resource::Sessions),
@@ -131,6 +134,7 @@ impl Resource {
             | Self::Listeners
             | Self::Certificates
             | Self::Refusals
+            | Self::Links
             | Self::System
             | Self::Clients
             | Self::Sessions

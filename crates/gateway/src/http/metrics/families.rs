@@ -9,7 +9,11 @@ use prometheus_client::{
 };
 
 use super::descriptor;
-use crate::{delivery_times::AllDeliveryTimes, handshake_failures::HandshakeFailures};
+use crate::{
+    delivery_times::AllDeliveryTimes,
+    handshake_failures::HandshakeFailures,
+    links::{Dropped, Links, Way},
+};
 
 /// The times of deliveries of all pairs of doors, those included that had none: a rate needs a beginning.
 pub(super) fn deliveries(encoder: &mut DescriptorEncoder<'_>, times: &AllDeliveryTimes) -> fmt::Result {
@@ -65,6 +69,53 @@ pub(super) fn spans(encoder: &mut DescriptorEncoder<'_>, spans: &crate::traces::
     let mut family = descriptor(encoder, "trace_spans_dropped", help, MetricType::Counter)?;
     for (reason, count) in [("queue", &spans.dropped_full), ("collector", &spans.dropped_refused)] {
         ConstCounter::new(count.get()).encode(family.encode_family(&[("reason", reason)])?)?;
+    }
+    Ok(())
+}
+
+/// Links to other brokers.
+pub(super) fn links(encoder: &mut DescriptorEncoder<'_>, links: &Links) -> fmt::Result {
+    let each = links.each();
+    let help = "Whether a link to another broker is connected";
+    let mut family = descriptor(encoder, "link_up", help, MetricType::Gauge)?;
+    for link in &each {
+        let up = usize::from(link.connected_since_unix_ms().is_some());
+        gauge(up).encode(family.encode_family(&[("link", link.name.as_str())])?)?;
+    }
+    type Read = fn(&Way) -> u64;
+    let counters: [(&str, &str, Read); 2] = [
+        ("link_messages", "Messages that a link has passed on; those sent again count again", |way| way.messages.get()),
+        ("link_payload_bytes", "Bytes of the payloads that a link has passed on", |way| way.bytes.get()),
+    ];
+    for (name, help, read) in counters {
+        let mut family = descriptor(encoder, name, help, MetricType::Counter)?;
+        for link in &each {
+            for (direction, way) in [("out", &link.out), ("in", &link.inward)] {
+                let labels = [("link", link.name.as_str()), ("direction", direction)];
+                ConstCounter::new(read(way)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+    }
+    let help = "Messages that a link has dropped";
+    let mut family = descriptor(encoder, "link_dropped", help, MetricType::Counter)?;
+    for link in &each {
+        for (direction, way) in [("out", &link.out), ("in", &link.inward)] {
+            for reason in Dropped::ALL {
+                let labels = [("link", link.name.as_str()), ("direction", direction), ("reason", reason.name())];
+                ConstCounter::new(way.dropped(reason).get()).encode(family.encode_family(&labels)?)?;
+            }
+        }
+    }
+    let queues: Vec<_> = each.iter().map(|link| (link.name.as_str(), links.queue(link))).collect();
+    let help = "Messages that wait for the broker of a link";
+    let mut family = descriptor(encoder, "link_queue_messages", help, MetricType::Gauge)?;
+    for (link, queue) in &queues {
+        gauge(queue.messages).encode(family.encode_family(&[("link", *link)])?)?;
+    }
+    let help = "Bytes of the messages that wait for the broker of a link";
+    let mut family = descriptor(encoder, "link_queue_bytes", help, MetricType::Gauge)?;
+    for (link, queue) in &queues {
+        gauge(queue.bytes).encode(family.encode_family(&[("link", *link)])?)?;
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
-        let receive_maximum = self.ctx.door.config.receive_maximum;
+        let receive_maximum = self.inbound.receive_maximum();
         // Those of an earlier connection may come on top. Older versions have no such maximum, and PUBREL comes behind
         // the messages: a client that has sent many cannot be held back, so each identifier may be in use.
         let ids_max = if self.facts.version.is_v5() { usize::from(receive_maximum) * 2 } else { usize::from(u16::MAX) };

@@ -1,0 +1,125 @@
+//! Links to other brokers (ADR 0077): the ones of the configuration, each a task that connects the gateway's MQTT door
+//! with another broker for as long as it is configured.
+
+mod connection;
+mod failure;
+mod known;
+mod local;
+mod mapping;
+mod relay;
+mod remote;
+mod side;
+mod task;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use fogmux_auth::Principal;
+use fogmux_gateway::RunningGateway;
+use fogmux_gateway::links::CLIENT;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use self::known::Known;
+use self::local::Local;
+use self::task::{Task, principal_name};
+use crate::config::links::{Link, Links as Configured};
+
+/// The longest that links may take to end.
+const END: Duration = Duration::from_secs(3);
+
+/// The links that run.
+pub(crate) struct Links {
+    known: Known,
+    running: BTreeMap<String, Running>,
+}
+
+/// A link and the way to end it.
+struct Running {
+    config: Link,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Links {
+    /// Starts all links, and ends the sessions of those that are not configured any more.
+    pub(crate) fn start(configured: &Configured, gateway: &RunningGateway, data: &Path) -> Self {
+        let mut this = Self { known: Known::new(data), running: BTreeMap::new() };
+        let sessions = gateway.shared.links.sessions().map(|sessions| sessions.names()).unwrap_or_default();
+        for (name, principal) in sessions {
+            let link = configured.0.get(&name);
+            if link.is_none_or(|link| *principal_name(&name, link) != *principal) {
+                this.forget(name, Principal::user(&principal, []), gateway);
+            }
+        }
+        for (name, link) in &configured.0 {
+            this.add(name, link, gateway);
+        }
+        this
+    }
+
+    /// Adds, changes and removes links.
+    pub(crate) async fn replace(&mut self, configured: &Configured, gateway: &RunningGateway) {
+        let gone = |name: &String, running: &Running| configured.0.get(name) != Some(&running.config);
+        let changed: Vec<String> =
+            self.running.iter().filter(|(name, running)| gone(name, running)).map(|(name, _)| name.clone()).collect();
+        for name in changed {
+            let Some(running) = self.running.remove(&name) else { continue };
+            let before = principal_name(&name, &running.config);
+            running.end().await;
+            let link = configured.0.get(&name);
+            if link.is_none_or(|link| principal_name(&name, link) != before) {
+                gateway.shared.links.remove(&name);
+                tracing::info!(link = name, "this link has ended");
+                self.forget(name, Principal::user(&before, []), gateway);
+            }
+        }
+        for (name, link) in &configured.0 {
+            if !self.running.contains_key(name) {
+                self.add(name, link, gateway);
+            }
+        }
+    }
+
+    /// Ends all links; their sessions stay.
+    pub(crate) async fn stop(&mut self) {
+        for running in self.running.values() {
+            running.stop.send_replace(true);
+        }
+        for (_, running) in std::mem::take(&mut self.running) {
+            running.end().await;
+        }
+    }
+
+    fn add(&mut self, name: &str, config: &Link, gateway: &RunningGateway) {
+        let (stop, stopped) = watch::channel(false);
+        let Some(task) = Task::new(name, config, gateway, self.known.clone()) else { return };
+        let task = tokio::spawn(task.run(stopped));
+        self.running.insert(name.to_owned(), Running { config: config.clone(), stop, task });
+    }
+
+    /// Ends the session of a link at the MQTT door.
+    fn forget(&self, name: String, principal: Principal, gateway: &RunningGateway) {
+        let (inside, known) = (gateway.inside(), self.known.clone());
+        tokio::spawn(async move {
+            let client_id = format!("{CLIENT}{name}");
+            let local = Local { inside: &inside, principal: &principal, client_id: &client_id };
+            if let Err(failure) = local.end().await {
+                tracing::debug!(link = name, %failure, "the session of a link that is gone stays");
+            }
+            // It is of no use without the session.
+            let _ = known.forget_session(&name);
+        });
+    }
+}
+
+impl Running {
+    async fn end(self) {
+        self.stop.send_replace(true);
+        let abort = self.task.abort_handle();
+        if tokio::time::timeout(END, self.task).await.is_err() {
+            abort.abort();
+        }
+    }
+}

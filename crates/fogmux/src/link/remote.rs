@@ -1,0 +1,79 @@
+//! The connection to the other broker: TCP, TLS, and CONNECT with the credentials of the configuration. Files are read
+//! for each connection, so that a password or certificate that was replaced is used by the next one.
+
+use std::path::Path;
+
+use fogmux_client::{Connector, Options, Own, Stream, Trust, Url};
+use fogmux_mqtt::{Connect, Property, PropertyBuffer, SESSION_NEVER_EXPIRES, Version};
+use tokio::net::TcpStream;
+
+use super::failure::Failure;
+use super::mapping::Direction;
+use super::side::{Side, Welcome};
+use crate::config::links::Link;
+
+/// How the session at the other broker is opened.
+pub(super) struct Opening<'a> {
+    pub(super) client_id: &'a str,
+    /// Whether a session that is there ends.
+    pub(super) clean_start: bool,
+    /// QoS 1 and 2 messages that the other broker may have under way.
+    pub(super) receive_maximum: u16,
+    /// The largest packet that the gateway takes, in bytes.
+    pub(super) packet_bytes_max: u32,
+}
+
+/// Connects to the other broker; returns on CONNACK.
+pub(super) async fn connect(
+    config: &Link,
+    broker: &Url,
+    opening: &Opening<'_>,
+) -> Result<(Side<Stream<TcpStream>>, Welcome), Failure> {
+    let password = config.password_file.as_deref().map(password).transpose()?;
+    let stream = dial(config, broker).await?;
+    let mut side = Side::new(stream, Direction::In, opening.packet_bytes_max);
+    let mut list = PropertyBuffer::new();
+    let properties = [
+        Property::SessionExpiryInterval(SESSION_NEVER_EXPIRES),
+        Property::ReceiveMaximum(opening.receive_maximum.max(1)),
+        Property::MaximumPacketSize(opening.packet_bytes_max.max(1)),
+    ];
+    properties.into_iter().try_for_each(|property| list.push(property)).map_err(Failure::new)?;
+    let connect = Connect {
+        version: Version::V5,
+        bridge: false,
+        clean_start: opening.clean_start,
+        keep_alive: config.keep_alive,
+        client_id: opening.client_id,
+        will: None,
+        user: Some(config.user.as_str()).filter(|user| !user.is_empty()),
+        password: password.as_deref().map(str::as_bytes),
+        properties: list.properties(),
+    };
+    let welcome = side.connect(&connect).await?;
+    Ok((side, welcome))
+}
+
+async fn dial(config: &Link, broker: &Url) -> Result<Stream<TcpStream>, Failure> {
+    let trust = config.ca_file.clone().map_or(Trust::System(None), Trust::File);
+    let own = config.cert_file.clone().zip(config.key_file.clone());
+    let own = own.map(|(certificate, key)| Own { certificate, key });
+    let options = Options { trust, own, ..Options::default() };
+    // Before the connection: a file that is missing needs none.
+    let connector = broker.secure.then(|| Connector::new(&options, &[])).transpose().map_err(failed)?;
+    let stream = fogmux_client::stream::tcp(&broker.host, broker.port).await.map_err(failed)?;
+    match connector {
+        Some(connector) => connector.connect(stream, &broker.host).await.map_err(failed),
+        None => Ok(Stream::Plain(stream)),
+    }
+}
+
+/// The client names a flag of the command line, which a link does not have.
+fn failed(error: fogmux_client::ClientError) -> Failure {
+    Failure::new(error.to_string().replace("--ca FILE", "ca_file"))
+}
+
+fn password(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
