@@ -79,14 +79,14 @@ impl Journal {
         self.segments.unpin();
         let freed = self.freed_bytes();
         let (admitted, writable) = (self.admitted_bytes(freed), self.writable_bytes());
-        if puts && self.picked.bytes as u64 > admitted {
+        // Small records in the place of larger ones make room, as forgets do.
+        let shrinks = self.picked.bytes as u64 <= freed.min(u64::from(self.config.frame_bytes));
+        if puts && !shrinks && self.picked.bytes as u64 > admitted {
             return Err(NoSpace { room: admitted.max(writable) });
         }
         if let Some(task) = self.clean() {
             return Ok(task);
         }
-        // Small records in the place of larger ones make room, as forgets do.
-        let shrinks = self.picked.bytes as u64 <= freed.min(u64::from(self.config.frame_bytes));
         if (!puts || shrinks) && taken.is_ok() {
             return self.commit_picked(sync);
         }
