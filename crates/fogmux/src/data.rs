@@ -27,8 +27,9 @@ pub(crate) const ACL: &str = "acl.toml";
 /// Measurements and their results, below the data directory.
 pub(crate) const BENCH: &str = "bench";
 /// The files of links to other brokers, below the data directory.
-#[cfg(feature = "mqtt")]
 pub(crate) const LINKS: &str = "links";
+/// The end of the names of those that tell which session a link has.
+pub(crate) const LINK_SESSION: &str = ".session";
 /// The files that must not be gone at the next start, below the data directory.
 pub(crate) const IN_USE: &str = "files-in-use";
 

@@ -41,7 +41,8 @@ pub(crate) fn open(config: &Config, directory: &Path) -> Option<Open> {
     let mut left = FILES_MAX;
     let mut open = Vec::new();
     open.extend(Some(directory.to_owned()).filter(|directory| is_open(directory)));
-    for name in [data::USERS, data::PSK, data::OSCORE, data::PKI, data::ACME, crate::admin_password::FILE] {
+    for name in [data::USERS, data::PSK, data::OSCORE, data::PKI, data::ACME, data::LINKS, crate::admin_password::FILE]
+    {
         walk(&directory.join(name), &|path| is_secret(path) && is_open(path), &mut left, &mut open);
     }
     walk(&store, &is_open, &mut left, &mut open);

@@ -61,6 +61,9 @@ struct LeftOut {
     /// The place of the store that is used if the configuration names none. What is in it otherwise is an old one.
     usual_store: PathBuf,
     oscore: Option<Identity>,
+    /// Which session at another broker goes with the session of a link here. The restored one is older: packet
+    /// identifiers would mean other messages, so the link has to begin a new one (ADR 0077).
+    links: PathBuf,
     control: PathBuf,
     /// Measurements of this machine, which change while one is made.
     measurements: PathBuf,
@@ -75,6 +78,7 @@ pub(super) fn find(config: &Config, file: Option<&Path>, directory: &Path) -> Re
         usual_store,
         // Wherever the contexts are.
         oscore: Identity::of(&directory.join(data::OSCORE)),
+        links: directory.join(data::LINKS),
         control: directory.join(control::NAME),
         measurements: directory.join(data::BENCH),
     };
@@ -97,7 +101,7 @@ pub(super) fn find(config: &Config, file: Option<&Path>, directory: &Path) -> Re
         } else {
             members.add(format!("named/{key}"), path.clone(), true);
         }
-        members.named.insert(key.to_owned(), path);
+        members.named.insert(key, path);
     }
     Ok(members)
 }
@@ -136,10 +140,10 @@ pub(super) fn is_inside(path: &Path, directory: &Path) -> bool {
 }
 
 /// Every file that the configuration may name.
-fn named(config: &Config) -> Vec<(&'static str, Option<&Path>)> {
+fn named(config: &Config) -> Vec<(String, Option<&Path>)> {
     let (auth, tls) = (&config.auth, &config.tls);
     let token = &auth.token.settings;
-    vec![
+    let all = [
         ("auth.users_file", auth.users_file.as_deref()),
         ("auth.acl_file", auth.acl_file.as_deref()),
         ("auth.admin_password_file", auth.admin_password_file.as_deref()),
@@ -155,7 +159,9 @@ fn named(config: &Config) -> Vec<(&'static str, Option<&Path>)> {
         ("acme.ca_file", config.acme.ca_file.as_deref()),
         ("acme.external_account_key_file", config.acme.external_account_key_file.as_deref()),
         ("coap.oscore.directory", config.coap.oscore.directory.as_deref()),
-    ]
+    ];
+    let all = all.into_iter().map(|(key, path)| (key.to_owned(), path));
+    all.chain(config.links.files()).collect()
 }
 
 impl Member {
@@ -187,7 +193,9 @@ impl Members {
             let Some(own) = entry.file_name().to_str().map(str::to_owned) else {
                 return Err(Failure::new(Status::DataErr, format!("{}: its name is not UTF-8", path.display())));
             };
-            if path == left_out.control || path == left_out.measurements || of_a_run && OF_A_RUN.contains(&&*own) {
+            let of_a_session = directory == left_out.links && own.ends_with(data::LINK_SESSION);
+            let of_a_run = of_a_session || of_a_run && OF_A_RUN.contains(&&*own);
+            if path == left_out.control || path == left_out.measurements || of_a_run {
                 continue;
             }
             let kind = entry.file_type().map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fogmux_bus::Filter;
@@ -107,7 +107,25 @@ impl Route {
     }
 }
 
+impl Links {
+    /// The files that they name, by their keys.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (String, Option<&Path>)> {
+        self.0.iter().flat_map(|(name, link)| {
+            link.files().map(move |(key, path)| (format!("links.{name}.{key}"), path.as_deref()))
+        })
+    }
+}
+
 impl Link {
+    const fn files(&self) -> [(&'static str, &Option<PathBuf>); 4] {
+        [
+            ("password_file", &self.password_file),
+            ("ca_file", &self.ca_file),
+            ("cert_file", &self.cert_file),
+            ("key_file", &self.key_file),
+        ]
+    }
+
     /// The other broker; `None` if the URL names none.
     pub(crate) fn broker(&self) -> Option<Url> {
         // A broker has no topic, which other addresses have.
@@ -198,13 +216,7 @@ pub(super) fn find_clashes(config: &Config, findings: &mut Findings) {
         if link.password_file.is_some() && link.user.is_empty() {
             findings.clash(&key("password_file"), "there is no user name", format!("links.{name}.user as well"));
         }
-        let files = [
-            ("password_file", &link.password_file),
-            ("ca_file", &link.ca_file),
-            ("cert_file", &link.cert_file),
-            ("key_file", &link.key_file),
-        ];
-        for (file, path) in files.into_iter().filter_map(|(file, path)| Some((file, path.as_ref()?))) {
+        for (file, path) in link.files().into_iter().filter_map(|(file, path)| Some((file, path.as_ref()?))) {
             if let Err(error) = readable(path) {
                 findings.clash(&key(file), format!("{}: {error}", path.display()), "a file that can be read");
             }

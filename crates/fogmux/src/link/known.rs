@@ -65,7 +65,7 @@ impl Known {
 }
 
 fn file(link: &str) -> String {
-    format!("{link}.session")
+    format!("{link}{}", data::LINK_SESSION)
 }
 
 #[cfg(test)]
