@@ -67,7 +67,7 @@ class Topic:
             except Refused as refused:
                 if not self.ending.may_be_refused or refused.code == "stream closed":
                     raise
-                if not self.ending.may_return:
+                if not self.ending.may_halve:
                     self.unknown.remove(value)
                     self.refused.add(value)
 
@@ -207,8 +207,10 @@ class Kill:
     """The end of each life: `kill -9`."""
 
     name, kills, config = "crashes", KILLS, ""
-    may_be_refused = may_return = False
-    """Whether writes may be refused, and whether what was refused may be there after the end."""
+    may_be_refused = may_return = may_halve = False
+    """Whether writes may be refused, whether what was refused may be there after the end, and whether a part of it may:
+    the kept value of a topic, its copies for sessions and a subscription are records of different commits, of which the
+    disk may take one and not the other (docs/store.md)."""
 
     def __init__(self, binary, data):
         self.binary, self.data = binary, data

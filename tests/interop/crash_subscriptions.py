@@ -88,7 +88,7 @@ class Filters(Witness):
             self.qos[name] = qos
 
     async def _refused(self, name, refused):
-        if refused.code == "0x97" and not self.ending.may_return:
+        if refused.code == "0x97" and not self.ending.may_halve:
             self.filters.refused(name)
         if not refused.code.startswith("0x"):
             # An UNSUBACK that the disk does not allow ends the connection.

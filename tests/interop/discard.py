@@ -97,7 +97,7 @@ class PowerCut(Kill):
 class FailingDisk(PowerCut):
     """Before each cut the disk fails for a while, and is full for a while. It takes what takes a failed commit back."""
 
-    may_be_refused, is_alone, disk = True, True, "failing disk"
+    may_be_refused, may_halve, is_alone, disk = True, True, True, "failing disk"
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
