@@ -57,9 +57,21 @@ fn a_disk_that_does_not_answer_is_waited_for_once() {
     drop(hangs);
 }
 
-/// A board without a clock stamps again what it finds. Where the disk takes no stamp the message stays as it is.
+/// A board without a clock stamps again what it finds. A full disk takes a stamp in the place of the one before.
 #[test]
 fn messages_with_an_expiry_survive_a_start_without_a_clock_on_a_full_disk() {
+    assert_eq!(start_without_a_clock(false), (0, 0));
+}
+
+/// Where the disk takes no stamp the message stays as it is.
+#[test]
+fn messages_with_an_expiry_survive_a_start_without_a_clock_on_a_disk_that_fails() {
+    let (_, failed) = start_without_a_clock(true);
+    assert!(failed > 0, "the disk took it");
+}
+
+/// Starts on a full disk, and one that fails if it is broken. Returns what was refused and what failed.
+fn start_without_a_clock(is_broken: bool) -> (u64, u64) {
     let medium = Arc::new(Medium::default());
     let start = || {
         let config = StoreConfig::new("/nonexistent");
@@ -79,9 +91,11 @@ fn messages_with_an_expiry_survive_a_start_without_a_clock_on_a_full_disk() {
     }
     let _ = store.close();
     drop(store);
+    medium.platters().broken = is_broken;
     let store = start();
     let bus = fogmux_bus::Bus::new(&fogmux_bus::BusConfig::default(), Box::new(store.clone()), Timestamp::ZERO, 10_000);
     let _ = wait(&store.pending("day"));
     assert!(bus.latest("day", Timestamp::ZERO).is_some());
-    assert!(store.counters().refused > 0, "the disk took it");
+    let counters = store.counters();
+    (counters.refused, counters.failed)
 }
