@@ -139,10 +139,13 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
     tracing::info!("stopping; a second signal ends at once");
     let drain = reloader.drain();
     let stopped = async {
-        let (stopped, ()) = tokio::join!(running.stop(drain), reloader.stop());
-        // Behind the last messages, of which they take what they can.
+        // While the gateway drains, which waits for the connection that a link has to it. What it has not passed on
+        // stays in its session.
         #[cfg(feature = "mqtt")]
-        links.stop().await;
+        let links = links.stop();
+        #[cfg(not(feature = "mqtt"))]
+        let links = std::future::ready(());
+        let (stopped, (), ()) = tokio::join!(running.stop(drain), reloader.stop(), links);
         // Behind the last deliveries.
         #[cfg(feature = "otlp")]
         exporter.finish().await;
