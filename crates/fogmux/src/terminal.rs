@@ -27,6 +27,14 @@ pub(crate) fn is_dumb(term: Option<&OsStr>) -> bool {
     term.is_some_and(|term| term == "dumb")
 }
 
+/// Whether a character is not seen, or changes how others are seen: control characters of ASCII and of ISO 6429 (C1),
+/// separators of lines, and the marks, embeddings, overrides and isolates of the bidirectional algorithm (UAX #9).
+pub(crate) fn is_hidden(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(char, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// Suppresses the echo until dropped.
 pub(crate) struct Quiet {
     silenced: bool,

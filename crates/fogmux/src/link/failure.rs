@@ -5,6 +5,10 @@ use std::fmt;
 use fogmux_mqtt::ReasonCode;
 
 use super::mapping::Direction;
+use crate::terminal::is_hidden;
+
+/// The longest text of a broker that is told, in characters.
+pub(super) const TEXT_MAX: usize = 256;
 
 /// The reason why a link has no connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,8 +52,43 @@ pub(super) const fn side(from: Direction) -> &'static str {
 fn said(reason: ReasonCode, text: Option<&str>) -> String {
     let code = format!("{} (0x{:02x})", reason.name(), reason.0);
     match text {
-        // One line, without control characters.
-        Some(text) => format!("{code}: {}", fogmux_client::printable(text)),
+        Some(text) => format!("{code}: {}", told(text, TEXT_MAX)),
         None => code,
+    }
+}
+
+/// The beginning of a text of a peer as one line, in which nothing is hidden.
+pub(super) fn told(text: &str, characters_max: usize) -> String {
+    let mut chars = text.chars();
+    let mut line = String::new();
+    for char in chars.by_ref().take(characters_max) {
+        if is_hidden(char) {
+            line.extend(char.escape_default());
+        } else {
+            line.push(char);
+        }
+    }
+    if !chars.as_str().is_empty() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_the_other_broker_is_short_and_hides_nothing() {
+        let text = format!("\u{1b}[31m\u{202e}\n{}", "ä".repeat(60_000));
+        for failure in [
+            Failure::refused(Direction::In, ReasonCode::NOT_AUTHORIZED, Some(&text)),
+            Failure::disconnected(Direction::In, ReasonCode::NOT_AUTHORIZED, Some(&text)),
+        ] {
+            let said = failure.to_string();
+            assert!(said.contains(": \\u{1b}[31m\\u{202e}\\nää") && said.ends_with("ä…"), "{said}");
+            assert!(said.chars().count() < 400 && !said.contains(is_hidden), "{said}");
+        }
+        assert_eq!(told("short", 5), "short");
     }
 }

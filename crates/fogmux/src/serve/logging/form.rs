@@ -15,7 +15,8 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::text::{cut, is_hidden, unquoted};
+use super::text::{cut, unquoted};
+use crate::terminal::is_hidden;
 
 /// Writes events in one form or the other.
 #[derive(Debug)]

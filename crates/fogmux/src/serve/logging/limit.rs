@@ -22,6 +22,14 @@ const WINDOW: Duration = Duration::from_secs(10);
 const MESSAGE_MAX: usize = 96;
 /// Of lines without a bound, or with one of their own.
 const EXEMPT: [&str; 2] = ["fogmux", "fogmux_auth"];
+/// Where the program itself talks with peers: links to other brokers.
+const OF_PEERS: &str = "fogmux::link";
+
+/// Whether a peer can cause a line of this target again and again.
+fn is_of_peers(target: &str) -> bool {
+    let is_exempt = EXEMPT.contains(&target.split("::").next().unwrap_or_default());
+    !is_exempt || target.strip_prefix(OF_PEERS).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
 
 /// Leaves out lines; the clones share their counts.
 #[derive(Clone, Debug, Default)]
@@ -136,8 +144,7 @@ impl Visit for Message<'_> {
 impl<S: Subscriber> Layer<S> for Limit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        let of_peers = !EXEMPT.contains(&metadata.target().split("::").next().unwrap_or_default());
-        *metadata.level() > Level::INFO || !of_peers || self.admit(event, Instant::now())
+        *metadata.level() > Level::INFO || !is_of_peers(metadata.target()) || self.admit(event, Instant::now())
     }
 }
 
@@ -187,6 +194,20 @@ mod tests {
         assert_eq!((line.count, &*line.message), (9_997, "bad name"));
         assert!(line.place.starts_with("fogmux_net::tls (limit.rs:"), "{}", line.place);
         assert!(limit.take(now + 2 * WINDOW).is_empty(), "each is counted once");
+    }
+
+    #[test]
+    fn lines_of_links_are_caused_by_peers() {
+        for (target, expected) in [
+            ("fogmux::link", true),
+            ("fogmux::link::relay", true),
+            ("fogmux_net::tls", true),
+            ("fogmux::linked", false),
+            ("fogmux::serve", false),
+            ("fogmux_auth", false),
+        ] {
+            assert_eq!(is_of_peers(target), expected, "{target}");
+        }
     }
 
     #[test]

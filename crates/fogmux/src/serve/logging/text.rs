@@ -4,19 +4,13 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::str::Chars;
 
+use crate::terminal::is_hidden;
+
 /// The longest value of a field in a line of JSON, in bytes. The few that a line has stay below the 48 KiB at which
 /// systemd's journal divides a line (journald.conf(5), `LineMax=`), and its rest would be a line of a peer's own.
 const VALUE_BYTES_MAX: usize = 1 << 10;
 /// The longest line of text, in bytes, for the same reason.
 const LINE_BYTES_MAX: usize = 8 << 10;
-
-/// Whether a character is not seen, or changes how others are seen: control characters of ASCII and of ISO 6429 (C1),
-/// separators of lines, and the marks, embeddings, overrides and isolates of the bidirectional algorithm (UAX #9).
-pub(super) fn is_hidden(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(char, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
 
 /// Makes an event one line without hidden characters, except for the escape character of colours if there are any.
 pub(super) fn line(event: &[u8], has_colours: bool) -> Vec<u8> {
