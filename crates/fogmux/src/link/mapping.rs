@@ -26,28 +26,34 @@ struct Entry {
     /// The beginning of the topic where it comes from, and what it becomes.
     from: String,
     to: String,
+    /// The filter as it is written for the other side; `None` if it is none there.
+    beyond: Option<Filter>,
 }
 
 impl Mapping {
     /// A list of the configuration, which has checked its filters.
     pub(super) fn new(routes: &[Route], direction: Direction) -> Self {
         let entries = routes.iter().filter_map(|route| {
-            let (filter, from, to) = match direction {
-                Direction::Out => (route.local(), &route.local_prefix, &route.remote_prefix),
-                Direction::In => (route.remote(), &route.remote_prefix, &route.local_prefix),
+            let (filter, from, beyond, to) = match direction {
+                Direction::Out => (route.local(), &route.local_prefix, route.remote(), &route.remote_prefix),
+                Direction::In => (route.remote(), &route.remote_prefix, route.local(), &route.local_prefix),
             };
             let (filter, qos) = (Filter::new(&filter).ok()?, Qos::from_bits(route.qos).ok()?);
-            Some(Entry { filter, qos, from: from.clone(), to: to.clone() })
+            let beyond = Filter::new(&beyond).ok();
+            Some(Entry { filter, qos, from: from.clone(), to: to.clone(), beyond })
         });
         Self(entries.collect())
     }
 
-    /// The topic at the other side, by the first entry that has it; `None` if none has.
+    /// The topic at the other side, by the first entry that has it; `None` if none has, or if it would be one of the
+    /// server there (`$SYS`, `$CONTROL`) that the entry does not name: wildcards do not match those (§4.7.2).
     pub(super) fn map(&self, topic: &str) -> Option<String> {
         let entry = self.0.iter().find(|entry| entry.filter.matches(topic))?;
         let rest = topic.strip_prefix(entry.from.as_str())?;
         let mapped = format!("{}{rest}", entry.to);
-        (!mapped.is_empty()).then_some(mapped)
+        let is_of_server = mapped.starts_with('$');
+        let may_be = !is_of_server || entry.beyond.as_ref().is_some_and(|beyond| beyond.matches(&mapped));
+        (!mapped.is_empty() && may_be).then_some(mapped)
     }
 
     /// The filters to subscribe to where messages come from, each with the QoS of the first entry that has it.
@@ -91,6 +97,21 @@ mod tests {
             out.filters().iter().map(|(filter, _)| *filter).collect::<Vec<_>>(),
             ["temperature", "room/#", "here"]
         );
+    }
+
+    #[test]
+    fn a_prefix_that_is_taken_away_leaves_no_topic_of_the_server() {
+        let routes = [route("#", "room/", ""), route("+/x", "hall/", ""), route("#", "sys/", "$SYS/")];
+        let out = Mapping::new(&routes, Direction::Out);
+        assert_eq!(out.map("sys/a").as_deref(), Some("$SYS/a"), "as it is written");
+        for topic in ["room/$SYS/a", "room/$CONTROL/dynamic-security/v1", "room/$share/g/a", "hall/$SYS/x"] {
+            assert_eq!(out.map(topic), None, "{topic}");
+        }
+        assert_eq!(out.map("room/a/$SYS").as_deref(), Some("a/$SYS"));
+        let routes = [route("#", "", "there/"), route("$state/#", "", "states/")];
+        let inward = Mapping::new(&routes, Direction::In);
+        assert_eq!(inward.map("there/$SYS/a"), None);
+        assert_eq!(inward.map("states/$state/a").as_deref(), Some("$state/a"), "as it is written");
     }
 
     #[test]
