@@ -13,7 +13,7 @@ use super::mapping::{Direction, Mapping};
 use super::side::{Side, Welcome};
 
 /// Packets of the MQTT door have its bounds.
-const PACKET_BYTES_MAX: u32 = 268_435_460;
+pub(super) const PACKET_BYTES_MAX: u32 = 268_435_460;
 
 /// Identifiers of SUBSCRIBE and UNSUBSCRIBE. Messages that are passed on bring identifiers from the other broker, which
 /// counts up from 1.
@@ -67,8 +67,8 @@ impl Local<'_> {
     }
 
     /// Has the session queue what the link will pass on, whether the other broker is there or not. `stale` are filters
-    /// of an earlier configuration. Returns whether the session was there before.
-    pub(super) async fn prepare(&self, out: &Mapping, stale: &[String]) -> Result<bool, Failure> {
+    /// of an earlier configuration. Returns the terms of the gateway, with whether the session was there before.
+    pub(super) async fn prepare(&self, out: &Mapping, stale: &[String]) -> Result<Welcome, Failure> {
         let (mut side, welcome) = self.connect(1).await?;
         let mut answers = 0;
         if !stale.is_empty() {
@@ -99,7 +99,7 @@ impl Local<'_> {
             }
         }
         side.send(&goodbye()).await?;
-        Ok(welcome.session_present)
+        Ok(welcome)
     }
 }
 

@@ -75,5 +75,23 @@ fn failed(error: fogmux_client::ClientError) -> Failure {
 
 fn password(file: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    // As the files of other passwords: an editor may leave more lines.
+    Ok(text.lines().next().unwrap_or_default().trim_end_matches('\r').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_the_first_line() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("password");
+        for text in ["secret", "secret\n", "secret\r\n", "secret\n# of north\n", "secret\n\n"] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(password(&file).unwrap(), "secret", "{text:?}");
+        }
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(password(&file).unwrap(), "");
+    }
 }

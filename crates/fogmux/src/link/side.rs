@@ -13,6 +13,8 @@ use super::relay::Receiver;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 32 << 10;
+/// The memory that an empty buffer keeps at most, in bytes.
+const KEPT_BYTES: usize = 256 << 10;
 
 /// One connection of a link.
 pub(super) struct Side<S> {
@@ -51,6 +53,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
         self.send(&Packet::Connect(*connect)).await?;
         loop {
             if let Some((welcome, used)) = self.welcome()? {
+                if connect.clean_start && welcome.session_present {
+                    return Err(Failure::misbehaved(self.from, "has a session after Clean Start ([MQTT-3.2.2-4])"));
+                }
                 self.input.drain(..used);
                 return Ok(welcome);
             }
@@ -113,6 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
             taken += used;
         }
         self.input.drain(..taken);
+        give_back(&mut self.input);
         Ok(taken > 0)
     }
 
@@ -139,6 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
             }
         }
         self.output.clear();
+        give_back(&mut self.output);
         self.written = 0;
         if !self.is_flushed {
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
@@ -166,5 +173,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
 
     fn lost(&self, error: &io::Error) -> Failure {
         Failure::new(format!("the connection to {} broke: {error}", side(self.from)))
+    }
+}
+
+/// Gives the memory of one large packet back.
+fn give_back(buffer: &mut Vec<u8>) {
+    if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {
+        buffer.shrink_to(READ_BYTES);
     }
 }

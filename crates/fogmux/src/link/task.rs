@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::connection::{Connection, Timing};
 use super::failure::Failure;
 use super::known::Known;
-use super::local::{Local, subscribe};
+use super::local::{Local, PACKET_BYTES_MAX, subscribe};
 use super::mapping::{Direction, Mapping};
 use super::relay::Relay;
 use super::remote::{self, Opening};
@@ -49,6 +49,8 @@ pub(super) struct Task {
     announces: bool,
     /// Whether the session here is subscribed to what is passed on.
     is_prepared: bool,
+    /// The largest packet that the gateway takes, in bytes, as it said last; the other broker is asked for no larger.
+    packet_bytes_max: u32,
     /// Whether the last connection passed messages on.
     was_up: bool,
 }
@@ -86,6 +88,8 @@ impl Task {
             config: config.clone(),
             announces: false,
             is_prepared: false,
+            // Every link is prepared before it connects, and the gateway says then.
+            packet_bytes_max: PACKET_BYTES_MAX,
             was_up: false,
         })
     }
@@ -174,6 +178,7 @@ impl Task {
         let window = welcome.receive_maximum.min(self.config.inflight_max);
         let connected = timeout(HERE, local.connect(window)).await;
         let (mut here, greeted) = connected.map_err(|_| Failure::new("the gateway does not answer"))??;
+        self.packet_bytes_max = greeted.receiver.packet_bytes_max;
         if !greeted.session_present {
             // It was ended by an administrator: what the other broker knows of it has to go as well.
             self.is_prepared = false;
@@ -190,7 +195,7 @@ impl Task {
         let handling = if is_new { RetainHandling::Always } else { RetainHandling::IfNew };
         subscribe(&self.out, handling, &mut here.output)?;
         subscribe(&self.inward, RetainHandling::IfNew, &mut there.output)?;
-        let timing = Timing::new(welcome.keep_alive.unwrap_or(self.config.keep_alive), deadline);
+        let timing = Timing::new(supervised(self.config.keep_alive, welcome.keep_alive), deadline);
         Ok(Connection { here, there, relay, timing })
     }
 
@@ -212,7 +217,8 @@ impl Task {
         let is_wanted = |filter: &String| wanted.iter().any(|(wanted, _)| wanted == filter);
         let stale: Vec<String> = before.iter().filter(|filter| !is_wanted(filter)).cloned().collect();
         let is_new = wanted.iter().any(|(filter, _)| !before.iter().any(|before| before == filter));
-        let present = local.prepare(&self.out, &stale).await?;
+        let Welcome { session_present: present, receiver, .. } = local.prepare(&self.out, &stale).await?;
+        self.packet_bytes_max = receiver.packet_bytes_max;
         self.announces |= is_new || !present;
         if present { Ok(()) } else { self.forget_session() }
     }
@@ -233,7 +239,7 @@ impl Task {
             client_id: &self.client_id,
             clean_start: !self.known.is_session(name, &session),
             receive_maximum: self.config.inflight_max,
-            packet_bytes_max: PACKET_BYTES_MAX,
+            packet_bytes_max: self.packet_bytes_max,
         };
         let connected = remote::connect(&self.config, &self.broker, &opening).await?;
         if let Err(error) = self.known.set_session(name, &session) {
@@ -254,8 +260,11 @@ impl Task {
     }
 }
 
-/// The largest packet that is asked for, in bytes: that of the protocol. What the gateway does not take is dropped.
-const PACKET_BYTES_MAX: u32 = 268_435_460;
+/// The keep alive of a connection, in seconds: the other broker may ask for more pings, but not for none, without which
+/// nobody would notice that the line is dead.
+fn supervised(own: u16, asked: Option<u16>) -> u16 {
+    asked.filter(|asked| *asked > 0).map_or(own, |asked| asked.min(own))
+}
 
 /// Between half of a pause and all of it, so that many gateways do not come back at once.
 fn jittered(pause: Duration) -> Duration {
@@ -263,4 +272,16 @@ fn jittered(pause: Duration) -> Duration {
     // Without random numbers the pause is whole.
     let part = getrandom::fill(&mut random).map_or(u16::MAX, |()| u16::from_le_bytes(random));
     pause / 2 + pause.mul_f64(f64::from(part) / f64::from(u16::MAX) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_broker_turns_the_supervision_off() {
+        for (asked, expected) in [(None, 60), (Some(0), 60), (Some(20), 20), (Some(u16::MAX), 60)] {
+            assert_eq!(supervised(60, asked), expected, "{asked:?}");
+        }
+    }
 }
