@@ -96,7 +96,7 @@ fn a_full_disk_refuses_records_and_never_forgets() {
     });
 }
 
-/// What is released on a full disk: each record gives way to a small one, and that is forgotten.
+/// Releases on a full disk: each record gives way to a small one, and that is forgotten.
 #[test]
 fn a_full_disk_takes_small_records_in_the_place_of_large_ones() {
     some_seeds(20, |seed| {
