@@ -1,11 +1,13 @@
 //! Links to other brokers (ADR 0077): the ones of the configuration, each a task that connects the gateway's MQTT door
 //! with another broker for as long as it is configured.
 
+mod characters;
 mod connection;
 mod failure;
 mod known;
 mod local;
 mod mapping;
+mod owed;
 mod relay;
 mod remote;
 mod side;

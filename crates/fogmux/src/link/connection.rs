@@ -11,11 +11,15 @@ use tokio::time::{Instant, sleep_until};
 use super::failure::Failure;
 use super::local::goodbye;
 use super::mapping::Direction;
+use super::owed::Owed;
 use super::relay::{Outputs, Relay};
 use super::side::Side;
 
 /// Bytes for the gateway above which the other broker is not read.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Bytes of answers to the other broker above which it is not read: one that takes none could cause any number. Messages
+/// do not count, or two gateways with links could each wait for the other to be read.
+const ANSWERS_BYTES_MAX: u64 = 1 << 20;
 /// The longest that a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -26,6 +30,8 @@ pub(super) struct Connection<L, R> {
     pub(super) there: Side<R>,
     pub(super) relay: Relay,
     pub(super) timing: Timing,
+    /// Of what waits for the other broker.
+    pub(super) owed: Owed,
 }
 
 /// The times of a connection to another broker.
@@ -34,6 +40,8 @@ pub(super) struct Timing {
     ping: Option<Duration>,
     next_ping: Instant,
     heard: Instant,
+    /// Since when the other broker has taken nothing of what waits for it.
+    stalled: Option<Instant>,
     /// When everything has to be subscribed to.
     deadline: Instant,
 }
@@ -43,17 +51,38 @@ impl Timing {
     pub(super) fn new(keep_alive: u16, deadline: Instant) -> Self {
         let ping = (keep_alive > 0).then(|| Duration::from_secs(u64::from(keep_alive)) / 2);
         let now = Instant::now();
-        Self { ping, next_ping: now + ping.unwrap_or_default(), heard: now, deadline }
+        Self { ping, next_ping: now + ping.unwrap_or_default(), heard: now, stalled: None, deadline }
     }
 
-    /// When something is to be done at the latest, and by when the other broker has to have said something.
-    fn next(&self, is_subscribed: bool) -> (Instant, Option<Instant>) {
-        // Two pings were not answered, and the third is due: one and a half keep alives.
-        let silent = self.ping.map(|ping| self.heard + ping * 3);
+    /// When something is to be done at the latest.
+    fn next(&self, is_subscribed: bool) -> Instant {
         let ping = self.ping.map(|_| self.next_ping);
         let deadline = (!is_subscribed).then_some(self.deadline);
         let far = Instant::now() + Duration::from_secs(3600);
-        ([silent, ping, deadline].into_iter().flatten().min().unwrap_or(far), silent)
+        [self.silent(), self.stuck(), ping, deadline].into_iter().flatten().min().unwrap_or(far)
+    }
+
+    /// By when the other broker has to have said something: two pings were not answered, and the third is due.
+    fn silent(&self) -> Option<Instant> {
+        self.ping.map(|ping| self.heard + ping * 3)
+    }
+
+    /// By when the other broker has to have taken something: a keep alive.
+    fn stuck(&self) -> Option<Instant> {
+        self.ping.zip(self.stalled).map(|(ping, stalled)| stalled + ping * 2)
+    }
+
+    /// Why the connection is over, if it is.
+    fn over(&self, is_subscribed: bool, now: Instant) -> Option<Failure> {
+        let past = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        if past(self.stuck()) {
+            return Some(Failure::new("the other broker takes nothing"));
+        }
+        if past(self.silent()) {
+            return Some(Failure::new("the other broker is silent"));
+        }
+        let is_late = !is_subscribed && self.deadline <= now;
+        is_late.then(|| Failure::new("the other broker does not answer SUBSCRIBE"))
     }
 }
 
@@ -73,7 +102,7 @@ where
                 is_subscribed = true;
                 subscribed();
             }
-            let (next, silent) = self.timing.next(is_subscribed);
+            let next = self.timing.next(is_subscribed);
             let read = tokio::select! {
                 read = poll_fn(|cx| self.poll(cx)) => Some(read),
                 () = sleep_until(next) => None,
@@ -84,11 +113,8 @@ where
                 None => {}
             }
             let now = Instant::now();
-            if silent.is_some_and(|silent| silent <= now) {
-                return Failure::new("the other broker is silent");
-            }
-            if !is_subscribed && self.timing.deadline <= now {
-                return Failure::new("the other broker does not answer SUBSCRIBE");
+            if let Some(failure) = self.timing.over(is_subscribed, now) {
+                return failure;
             }
             if let Some(ping) = self.timing.ping.filter(|_| self.timing.next_ping <= now) {
                 self.timing.next_ping = now + ping;
@@ -100,8 +126,18 @@ where
 
     /// Handles all packets that came.
     fn pass_on(&mut self) -> Result<(), Failure> {
-        let Self { here, there, relay, .. } = self;
-        here.take(|packet, back| relay.handle(Direction::Out, packet, Outputs { on: &mut there.output, back }))?;
+        let Self { here, there, relay, owed, .. } = self;
+        let (_, mut begin) = there.span();
+        here.take(|packet, back| {
+            let before = there.output.len();
+            relay.handle(Direction::Out, packet, Outputs { on: &mut there.output, back })?;
+            let end = begin + u64::try_from(there.output.len() - before).unwrap_or_default();
+            if matches!(packet, Packet::Publish(_)) && end > begin {
+                owed.message(begin, end);
+            }
+            begin = end;
+            Ok(())
+        })?;
         there.take(|packet, back| relay.handle(Direction::In, packet, Outputs { on: &mut here.output, back }))?;
         Ok(())
     }
@@ -109,16 +145,28 @@ where
     /// Writes what can be written; ready when something was read.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.here.poll_write(cx)?;
+        let taken = self.there.taken();
         self.there.poll_write(cx)?;
-        let from_here = self.here.poll_read(cx)?;
-        let from_there = match self.here.output.len() < OUTPUT_BYTES_MAX {
-            true => self.there.poll_read(cx)?,
-            false => Poll::Pending,
+        let now = Instant::now();
+        self.timing.stalled = match self.timing.stalled {
+            _ if self.there.output.is_empty() => None,
+            Some(since) if taken == self.there.taken() => Some(since),
+            Some(_) | None => Some(now),
         };
-        if from_there.is_ready() {
-            self.timing.heard = Instant::now();
+        let from_here = self.here.poll_read(cx)?;
+        let is_held = self.here.output.len() >= OUTPUT_BYTES_MAX || self.answers() >= ANSWERS_BYTES_MAX;
+        let from_there = if is_held { Poll::Pending } else { self.there.poll_read(cx)? };
+        // One that is not read cannot be heard.
+        if is_held || from_there.is_ready() {
+            self.timing.heard = now;
         }
         if from_here.is_ready() || from_there.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Bytes of answers that the other broker has not taken.
+    fn answers(&mut self) -> u64 {
+        let (_, end) = self.there.span();
+        self.owed.answers(self.there.taken(), end)
     }
 
     /// Says goodbye to both sides, whose sessions stay, and writes what is owed to them.
@@ -130,5 +178,84 @@ where
             drop((here, there));
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    use fogmux_gateway::links::Link;
+    use tokio::io::ReadBuf;
+
+    use super::super::mapping::Mapping;
+    use super::super::relay::Receiver;
+    use super::*;
+
+    /// PUBREL and PUBCOMP of identifier 1.
+    const PUBREL: [u8; 4] = [0x62, 2, 0, 1];
+    const PUBCOMP: [u8; 4] = [0x70, 2, 0, 1];
+
+    /// A broker that sends PUBREL for ever and takes nothing, or a gateway that answers each.
+    #[derive(Default)]
+    struct Stub {
+        floods: bool,
+        owed: usize,
+    }
+
+    impl AsyncRead for Stub {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            let packets = if self.floods { 4096 } else { std::mem::take(&mut self.owed) };
+            (0..packets).for_each(|_| read.put_slice(if self.floods { &PUBREL } else { &PUBCOMP }));
+            if packets > 0 { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+    }
+
+    impl AsyncWrite for Stub {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            if self.floods {
+                return Poll::Pending;
+            }
+            let packets = (bytes.len() / PUBREL.len()).min(4096 - self.owed);
+            self.owed += packets;
+            if packets > 0 { Poll::Ready(Ok(packets * PUBREL.len())) } else { Poll::Pending }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_broker_that_takes_no_answer_is_not_read_on_and_given_up() {
+        let link = Link::new("north", String::new(), "link:north".into());
+        let mappings = (Arc::new(Mapping::new(&[], Direction::Out)), Arc::new(Mapping::new(&[], Direction::In)));
+        let receiver = Receiver { packet_bytes_max: 1000, qos_max: 2, retains: true };
+        let relay = Relay::new(Arc::new(link), mappings, (receiver, receiver));
+        let here = Side::new(Stub::default(), Direction::Out, 1000);
+        let there = Side::new(Stub { floods: true, owed: 0 }, Direction::In, 1000);
+        let timing = Timing::new(60, Instant::now());
+        let mut connection = Connection { here, there, relay, timing, owed: Owed::default() };
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut reads = 0;
+        while let Poll::Ready(read) = connection.poll(&mut cx) {
+            read.unwrap();
+            connection.pass_on().unwrap();
+            reads += 1;
+            assert!(reads < 10_000, "it is read for ever: {} bytes", connection.there.output.len());
+        }
+        let bytes = connection.there.output.len();
+        assert!((1 << 20..2 << 20).contains(&bytes), "{bytes}");
+        let now = Instant::now();
+        assert_eq!(connection.timing.over(true, now), None);
+        let failure = connection.timing.over(true, now + Duration::from_secs(60)).unwrap();
+        assert_eq!(failure.to_string(), "the other broker takes nothing");
     }
 }

@@ -12,11 +12,15 @@ use fogmux_mqtt::{
     ReasonCodes, Version,
 };
 
-use super::failure::Failure;
+use super::characters::may_be_refused;
+use super::failure::{Failure, TEXT_MAX, side, told};
 use super::mapping::{Direction, Mapping};
 
 /// Bytes for the other broker above which messages of QoS 0 are dropped. Others have the Receive Maximum for a bound.
 const BACKLOG_BYTES: usize = 1 << 20;
+
+/// The longest topic in a line of the log, in characters.
+const TOPIC_MAX: usize = 128;
 
 /// The limits of a receiver.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +135,8 @@ impl Relay {
         let Some(topic) = mapping.map(publish.topic) else {
             return self.drop(direction, publish, Dropped::Unmapped, outputs);
         };
-        if publish.qos.bits() > receiver.qos_max {
+        let is_refusable = direction == Direction::Out && may_be_refused(&topic, publish.properties);
+        if is_refusable || publish.qos.bits() > receiver.qos_max {
             return self.drop(direction, publish, Dropped::Refused, outputs);
         }
         if publish.qos == Qos::AtMostOnce && outputs.on.len() > BACKLOG_BYTES {
@@ -159,7 +164,7 @@ impl Relay {
         };
         if why != Dropped::Slow {
             tracing::warn!(
-                link = self.link.name, topic = publish.topic, direction = ?direction, reason = why.name(),
+                link = self.link.name, topic = told(publish.topic, TOPIC_MAX), direction = ?direction, reason = why.name(),
                 "a message was dropped"
             );
         }
@@ -191,7 +196,7 @@ impl Relay {
             };
             refused.dropped(Dropped::Refused).increment();
             tracing::warn!(
-                link = self.link.name, reason = %ack.reason, text = ack.properties.reason_string(),
+                link = self.link.name, reason = %ack.reason, text = ack.properties.reason_string().map(|text| told(text, TEXT_MAX)),
                 "a message was refused by {by} and is dropped"
             );
         }
@@ -209,8 +214,23 @@ impl Relay {
                 return Err(Failure::not_subscribed(direction, filter, code));
             }
         }
+        if let Some((filter, qos)) = lowered(mapping, codes) {
+            tracing::warn!(
+                link = self.link.name,
+                filter,
+                qos,
+                "{} gives a subscription less than the QoS of its entry",
+                side(direction)
+            );
+        }
         Ok(())
     }
+}
+
+/// The first filter that was given less QoS than its entry has, and how much.
+fn lowered<'a>(mapping: &'a Mapping, codes: ReasonCodes<'_>) -> Option<(&'a str, u8)> {
+    let mut given = mapping.filters().into_iter().zip(codes.iter());
+    given.find(|((_, qos), code)| code.0 < qos.bits()).map(|((filter, _), code)| (filter, code.0))
 }
 
 /// Appends an acknowledgement without its properties, which are for people.

@@ -25,6 +25,8 @@ pub(super) struct Side<S> {
     pub(super) output: Vec<u8>,
     /// Bytes of the output that were written.
     written: usize,
+    /// Bytes that were written while packets were passed on.
+    taken: u64,
     is_flushed: bool,
     limits: Limits,
     read: Box<[u8]>,
@@ -45,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
         let limits = Limits { packet_bytes_max: usize::try_from(packet_bytes_max).unwrap_or(usize::MAX) };
         let read = vec![0; READ_BYTES].into_boxed_slice();
         let (input, output) = (Vec::new(), Vec::new());
-        Self { stream, from, input, output, written: 0, is_flushed: true, limits, read }
+        Self { stream, from, input, output, written: 0, taken: 0, is_flushed: true, limits, read }
     }
 
     /// Sends CONNECT and waits for CONNACK.
@@ -137,6 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.written += bytes;
+            self.taken += u64::try_from(bytes).unwrap_or_default();
             self.is_flushed = false;
             // The beginning is not kept for as long as something is behind it.
             if self.written >= READ_BYTES {
@@ -152,6 +155,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
             self.is_flushed = true;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The number of bytes that the other end has taken.
+    pub(super) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Where the output begins, and where it ends, counted like [`taken`](Self::taken).
+    pub(super) fn span(&self) -> (u64, u64) {
+        let begin = self.taken - u64::try_from(self.written).unwrap_or_default();
+        (begin, begin + u64::try_from(self.output.len()).unwrap_or_default())
     }
 
     /// Reads once.

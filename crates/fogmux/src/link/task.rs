@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::known::Known;
 use super::local::{Local, PACKET_BYTES_MAX, subscribe};
 use super::mapping::{Direction, Mapping};
+use super::owed::Owed;
 use super::relay::Relay;
 use super::remote::{self, Opening};
 use super::side::Welcome;
@@ -196,7 +197,7 @@ impl Task {
         subscribe(&self.out, handling, &mut here.output)?;
         subscribe(&self.inward, RetainHandling::IfNew, &mut there.output)?;
         let timing = Timing::new(supervised(self.config.keep_alive, welcome.keep_alive), deadline);
-        Ok(Connection { here, there, relay, timing })
+        Ok(Connection { here, there, relay, timing, owed: Owed::default() })
     }
 
     /// The principal of the link, under the present rules.
