@@ -5,12 +5,14 @@ use fogmux_mqtt::{Properties, Property};
 
 /// Whether a receiver may refuse a message because of its topic or a text among its properties.
 pub(super) fn may_be_refused(topic: &str, properties: Properties<'_>) -> bool {
-    has_refusable(topic)
-        || properties.iter().any(|property| match property {
-            Property::ContentType(text) | Property::ResponseTopic(text) => has_refusable(text),
-            Property::UserProperty(name, value) => has_refusable(name) || has_refusable(value),
-            _ => false,
-        })
+    let has_refusable_text = |property: Property<'_>| {
+        if let Property::ContentType(text) | Property::ResponseTopic(text) = property {
+            return has_refusable(text);
+        }
+        let Property::UserProperty(name, value) = property else { return false };
+        has_refusable(name) || has_refusable(value)
+    };
+    has_refusable(topic) || properties.iter().any(has_refusable_text)
 }
 
 fn has_refusable(text: &str) -> bool {
