@@ -196,3 +196,42 @@ fn give_back(buffer: &mut Vec<u8>) {
         buffer.shrink_to(READ_BYTES);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fogmux_mqtt::Properties;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_after_clean_start_is_an_error() {
+        for (clean_start, is_welcome) in [(false, true), (true, false)] {
+            let (near, mut far) = tokio::io::duplex(1000);
+            far.write_all(&[0x20, 3, 1, 0, 0]).await.unwrap();
+            let connect = Connect {
+                version: Version::V5,
+                bridge: false,
+                clean_start,
+                keep_alive: 0,
+                client_id: "north",
+                will: None,
+                user: None,
+                password: None,
+                properties: Properties::NONE,
+            };
+            let welcome = Side::new(near, Direction::In, 1000).connect(&connect).await;
+            assert_eq!(welcome.is_ok(), is_welcome, "{welcome:?}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_large_packet_is_given_back() {
+        let mut buffer = Vec::with_capacity(1 << 20);
+        buffer.push(1);
+        give_back(&mut buffer);
+        assert!(buffer.capacity() >= 1 << 20, "it is in use");
+        buffer.clear();
+        give_back(&mut buffer);
+        assert!(buffer.capacity() <= KEPT_BYTES);
+    }
+}
