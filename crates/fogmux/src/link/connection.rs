@@ -17,8 +17,8 @@ use super::side::Side;
 
 /// Bytes for the gateway above which the other broker is not read.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
-/// Bytes of answers to the other broker above which it is not read: one that takes none could cause any number. Messages
-/// do not count, or two gateways with links could each wait for the other to be read.
+/// Bytes of answers to the other broker above which it is not read: one that takes none could cause any number.
+/// Messages do not count, or two gateways with links could each wait for the other to be read.
 const ANSWERS_BYTES_MAX: u64 = 1 << 20;
 /// The longest that a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
