@@ -1,9 +1,7 @@
-//! The contents of a mailbox in numbers, for administrators.
+//! The contents of a mailbox in numbers, for administrators and links.
 
-#[cfg(feature = "http")]
 use fogmux_bus::Subscription;
 
-#[cfg(feature = "http")]
 use super::MqttMailbox;
 
 /// The way in which a session ended that its client did not end.
@@ -17,7 +15,6 @@ pub(in crate::mqtt) enum Ousted {
 }
 
 /// The numbers.
-#[cfg(feature = "http")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::mqtt) struct Description {
     pub(in crate::mqtt) subscriptions: usize,
@@ -29,7 +26,6 @@ pub(in crate::mqtt) struct Description {
     pub(in crate::mqtt) durable: bool,
 }
 
-#[cfg(feature = "http")]
 impl MqttMailbox {
     /// Counts what it holds, in a time that does not grow with that.
     pub(in crate::mqtt) fn describe(&self) -> Description {

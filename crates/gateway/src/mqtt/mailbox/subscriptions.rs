@@ -61,7 +61,6 @@ impl Subscriptions {
     }
 
     /// The number of them.
-    #[cfg(feature = "http")]
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
