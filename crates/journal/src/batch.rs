@@ -117,6 +117,8 @@ pub(crate) struct Changes {
     pub(crate) refused: BTreeSet<u64>,
     /// Bytes of the puts.
     pub(crate) bytes: usize,
+    /// Whether they are taken for what they forget, on a disk that is full for others.
+    pub(crate) is_full: bool,
 }
 
 impl Changes {

@@ -71,6 +71,8 @@ pub struct Progress {
     /// Live parts of records that the medium did not give when they were to be moved, and that were given up since the
     /// last progress. Told for itself: there are no batches in it then.
     pub lost_parts: u64,
+    /// Whether the disk is full, and took them for the space that they give back: others would be refused.
+    pub is_full: bool,
 }
 
 /// The occasion on which the journal is asked for work.

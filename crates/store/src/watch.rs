@@ -124,7 +124,7 @@ impl Shared {
             Ok(()) => {
                 if !progress.refused.is_empty() {
                     self.counters.stop(State::Full, "the disk has no space for more".to_owned());
-                } else if aftermath.takes {
+                } else if aftermath.takes && !progress.is_full {
                     self.counters.recover();
                 }
             }

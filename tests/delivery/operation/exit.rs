@@ -102,6 +102,13 @@ fn refused() -> Result<String> {
             // Where acknowledgements do not wait, the first has the disk tried, which may have room for one value.
             let expected: &[u16] = if durability == "interval" { &[507] } else { &[507, 507] };
             ensure!(more.starts_with(expected), "{more:?}");
+            if durability != "interval" {
+                // The first one is on the disk, so its successor needs no more space.
+                let again = put(gateway, 0..1)?;
+                ensure!(again == [204], "a value in the place of another: {again:?}");
+                let full = gateway.metrics()?.get("fogmux_store_state{state=\"full\"}").copied();
+                ensure!(full == Some(1.0), "the disk is as full as before: {full:?}");
+            }
             refused.set(results.iter().chain(&more).filter(|status| **status == 507).count());
             Ok(())
         })?;

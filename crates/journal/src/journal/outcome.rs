@@ -116,7 +116,8 @@ impl Journal {
         let all = [&layout.changes, &picked, &waiting].map(Changes::numbers);
         let sets: Vec<u64> = all.into_iter().flatten().collect();
         if !sets.is_empty() {
-            self.revoking = Some(Progress { sets, refused: Vec::new(), outcome: Err(failure), lost_parts: 0 });
+            let refused = Vec::new();
+            self.revoking = Some(Progress { sets, refused, outcome: Err(failure), lost_parts: 0, is_full: false });
         }
     }
 
@@ -134,12 +135,13 @@ impl Journal {
             return;
         }
         let refused = changes.refused.iter().copied().collect();
-        self.tell(Progress { sets: changes.numbers().collect(), refused, outcome, lost_parts: 0 });
+        let (sets, is_full) = (changes.numbers().collect(), changes.is_full);
+        self.tell(Progress { sets, refused, outcome, lost_parts: 0, is_full });
     }
 
     pub(super) fn lost(&mut self, lost_parts: u64) {
         self.figures.lost_parts += lost_parts;
-        self.tell(Progress { sets: Vec::new(), refused: Vec::new(), outcome: Ok(()), lost_parts });
+        self.tell(Progress { sets: Vec::new(), refused: Vec::new(), outcome: Ok(()), lost_parts, is_full: false });
     }
 
     fn tell(&mut self, progress: Progress) {

@@ -81,13 +81,17 @@ impl Journal {
         let (admitted, writable) = (self.admitted_bytes(freed), self.writable_bytes());
         // Small records in the place of larger ones make room, as forgets do.
         let shrinks = self.picked.bytes as u64 <= freed.min(u64::from(self.config.frame_bytes));
-        if puts && !shrinks && self.picked.bytes as u64 > admitted {
-            return Err(NoSpace { room: admitted.max(writable) });
+        if puts && self.picked.bytes as u64 > admitted {
+            if !shrinks {
+                return Err(NoSpace { room: admitted.max(writable) });
+            }
+            self.picked.is_full = true;
         }
         if let Some(task) = self.clean() {
             return Ok(task);
         }
         if (!puts || shrinks) && taken.is_ok() {
+            self.picked.is_full = puts;
             return self.commit_picked(sync);
         }
         Err(NoSpace { room: writable })

@@ -173,7 +173,7 @@ impl Subject {
     }
 
     fn report(&mut self, occasion: Occasion) {
-        while let Some(Progress { sets, refused, outcome, lost_parts }) = self.journal.progress() {
+        while let Some(Progress { sets, refused, outcome, lost_parts, is_full: _ }) = self.journal.progress() {
             self.told_lost_parts += lost_parts;
             let open = std::mem::take(&mut self.open);
             let (mut done, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|(set, _)| sets.contains(set));
