@@ -127,7 +127,14 @@ impl JournalStore {
         };
         let held = config.durability.hold_delay(config.group_delay);
         let held = held.map(|delay| Held::new(delay, config.queue_bytes_max));
-        Ok(Self(Arc::new(Inner { shared, engine, nobody: Arc::default(), held, reader: Reader::new(), closed: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner {
+            shared,
+            engine,
+            nobody: Arc::default(),
+            held,
+            reader: Reader::new(),
+            closed: OnceLock::new(),
+        })))
     }
 
     /// The reason why nothing that is put is taken, if so. To ask is to have the disk tried again, now and then.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{message::StoredMessage, record::RecordId};
 
-/// What was asked for, each with its message. `None`: the store does not have it, or it is damaged.
+/// The records that were asked for, each with its message. `None`: the store does not have it, or it is damaged.
 pub type MessagesRead = Vec<(RecordId, Option<StoredMessage>)>;
 
 /// Messages that a store is asked for, to be polled by one task.

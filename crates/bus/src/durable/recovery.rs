@@ -37,7 +37,7 @@ pub struct RestoredDelivery {
     pub may_be_sent: bool,
 }
 
-/// What is to be known of a message that is in the store only.
+/// The facts about a message that is in the store only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwayMessage {
     /// Its memory in bytes once it is read; see [`Message::size`](crate::Message::size).

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fogmux_bus::durable::{
-    Batch, Losses, MemoryStore, ReadBack, RecordId, Recovered, SessionStore, StoredMessage,
-};
+use fogmux_bus::durable::{Batch, Losses, MemoryStore, ReadBack, RecordId, Recovered, SessionStore, StoredMessage};
 
 use crate::damage::{ALL, OTHER, both, recovered, two_sessions};
 

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
 use fogmux_bus::{Account, Memory, Timestamp};
@@ -52,6 +52,8 @@ pub(super) struct Bounds {
     pub(super) slow_subscriber: SlowSubscriber,
     /// The bytes that a session without a connection may hold even if memory is nearly gone.
     absent_bytes: AtomicUsize,
+    /// Messages of absent clients stay in memory because the store did not have them when they came.
+    unstored: AtomicBool,
     memory: Arc<Memory>,
     stops: Arc<Stops>,
     /// Of messages that absent clients lose.
@@ -70,6 +72,7 @@ impl Bounds {
             tight_bytes: config.tight_bytes,
             slow_subscriber: config.slow_subscriber,
             absent_bytes: AtomicUsize::new(0),
+            unstored: AtomicBool::new(false),
             memory: Arc::clone(memory),
             stops: Arc::clone(stops),
             lost_log: Throttle::default(),
@@ -79,6 +82,16 @@ impl Bounds {
     /// The pace of a client that has fallen behind.
     pub(super) fn pace(&self, now: Timestamp) -> Pace {
         Pace::new(now, self.queue_bytes, Arc::clone(&self.stops))
+    }
+
+    /// Notes that messages of an absent client are to leave memory which the store does not have yet.
+    pub(super) fn note_unstored(&self) {
+        self.unstored.store(true, Relaxed);
+    }
+
+    /// Whether there are such messages, since this was asked last.
+    pub(super) fn take_unstored(&self) -> bool {
+        self.unstored.swap(false, Relaxed)
     }
 
     /// Sets the bytes that a session without a connection may hold even if memory is nearly gone.

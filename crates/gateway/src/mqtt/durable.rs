@@ -9,8 +9,8 @@ use fogmux_auth::{Principal, SourceKind};
 use fogmux_bus::{
     ClockSet, Completion, Delivery, Message, Publication, SessionKey, Subscription,
     durable::{
-        Batch, Gather, Manner, ReadBack, Record, RecordId, Sequence, SessionLog, SessionStore, StoredDelivery, StoredMessage,
-        Vouched, Wanted, session_left,
+        Batch, Gather, Manner, ReadBack, Record, RecordId, Sequence, SessionLog, SessionStore, StoredDelivery,
+        StoredMessage, Vouched, Wanted, session_left,
     },
 };
 use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};

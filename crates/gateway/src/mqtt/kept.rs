@@ -33,7 +33,7 @@ pub(super) enum Body {
     Away(Away),
 }
 
-/// What is to be known of a message that is in the store only.
+/// The facts about a message that is in the store only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Away {
     /// When it expires; [`Timestamp::NEVER`]: never.

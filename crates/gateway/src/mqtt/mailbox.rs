@@ -33,7 +33,14 @@ pub(super) use shared::{ForOthers, Left, Remainder, Unread};
 use stored::Fate;
 use subscriptions::Subscriptions;
 
-use super::{access::Gate, bounds::Bounds, durable::Durable, kept::{Body, Kept}, pace::Pace, translate};
+use super::{
+    access::Gate,
+    bounds::Bounds,
+    durable::Durable,
+    kept::{Body, Kept},
+    pace::Pace,
+    translate,
+};
 use crate::{delivery_times::Marks, shown::cut};
 
 /// Payloads above this are shared, not copied: they are written from where they are.

@@ -11,8 +11,8 @@ use fogmux_auth::{ANONYMOUS, Door, Principal, SourceKind};
 use fogmux_bus::{
     ClockSet, Mailbox, Message, ReadGate, SessionKey, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
     durable::{
-        RecordId, Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, Vouched,
-        Wanted, session_left,
+        RecordId, Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, Vouched, Wanted,
+        session_left,
     },
 };
 use fogmux_mqtt::{OutboundConfig, PacketId, Version};

@@ -175,7 +175,8 @@ fn coap_config() -> CoapConfig {
     CoapConfig { confirm_interval: Duration::from_secs(20), ..CoapConfig::default() }
 }
 
-/// A store of sessions, which commits, and reads messages, now and then. Sessions end with the gateway, as their clients do.
+/// A store of sessions, which commits, and reads messages, now and then. Sessions end with the gateway, as their
+/// clients do.
 fn sessions(random: &Random) -> Arc<MemoryStore> {
     let (store, random) = (MemoryStore::default(), random.fork());
     let committed = store.clone();

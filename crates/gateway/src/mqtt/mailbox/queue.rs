@@ -157,11 +157,11 @@ impl Queue {
     }
 
     /// Has messages leave memory, the oldest first, until those that are left take up so many bytes, as far as the
-    /// store has them by now.
-    pub(super) fn send_away(&mut self, bytes_max: usize) {
+    /// store has them by now. Returns whether more can leave when it has more.
+    pub(super) fn send_away(&mut self, bytes_max: usize) -> bool {
         while self.memory > bytes_max + self.frames() {
             let in_store = self.in_store.get_or_insert_default();
-            let Some(kept) = self.all.get_mut(in_store.looked_at) else { break };
+            let Some(kept) = self.all.get_mut(in_store.looked_at) else { return false };
             let before = kept.cost();
             match kept.go_away() {
                 Gone::Now => {
@@ -169,10 +169,11 @@ impl Queue {
                     in_store.bytes += kept.away_bytes();
                 }
                 Gone::Before | Gone::Never => {}
-                Gone::NotYet => break,
+                Gone::NotYet => return true,
             }
             in_store.looked_at += 1;
         }
+        false
     }
 
     /// The records of the first messages that are in the store only, up to so many and so many bytes; at least one.

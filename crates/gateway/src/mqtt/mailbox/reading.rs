@@ -22,11 +22,14 @@ const READ_MESSAGES: usize = 256;
 const READ_BYTES: usize = 64 << 10;
 
 impl MqttMailbox {
-    /// Has queued messages of an absent client leave memory, but for as many as its bounds allow.
-    pub(super) fn send_away(&mut self) {
+    /// Has queued messages of an absent client leave memory, but for as many as its bounds allow. Those that the store
+    /// does not have yet leave with a later message, or when it is looked again.
+    pub(in crate::mqtt) fn send_away(&mut self) {
         if !self.connected && self.durable.is_some() {
             let bytes_max = self.bounds.scale(self.bounds.queue_memory_bytes, &self.account);
-            self.queue.send_away(bytes_max);
+            if self.queue.send_away(bytes_max) {
+                self.bounds.note_unstored();
+            }
         }
     }
 

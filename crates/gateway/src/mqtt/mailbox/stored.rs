@@ -116,7 +116,7 @@ impl MqttMailbox {
     pub(in crate::mqtt) fn is_forgotten(&self) -> bool {
         let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
         let asked = self.durable.as_ref().and_then(|durable| durable.asked);
-        // What is read back wakes it as well.
+        // A message that is read back wakes it as well.
         let wakes = self.out.is_empty() && (self.is_reading_back() || (asked.is_some() && asked == first));
         let waits = || self.fate_of_first(&mut Context::from_waker(Waker::noop())) == Some(Fate::Unstored);
         !wakes && (self.is_sendable() || waits())
