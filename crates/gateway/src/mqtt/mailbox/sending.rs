@@ -124,7 +124,7 @@ impl MqttMailbox {
     pub(super) fn send(&mut self, mut kept: Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
         let mut stored = kept.stored.take();
         self.skip_to(stored.as_deref());
-        let Some(outgoing) = translate::describe(&kept, now) else { return None };
+        let outgoing = translate::describe(&kept, now)?;
         let large = outgoing.payload.len() > LARGE_BYTES;
         let inflight_bytes = &mut self.inflight_bytes;
         let keep = || {
