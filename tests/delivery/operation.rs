@@ -21,6 +21,7 @@ mod mixed;
 mod monitoring;
 mod polite;
 mod pressure;
+mod queues;
 mod read_only;
 mod reload;
 mod restart;
@@ -101,6 +102,7 @@ pub(crate) const CASES: &[Case] = &[
     pressure::SILENT,
     pressure::OVERRUN,
     restart::MANY,
+    queues::LARGE,
     sessions::KILLED,
     sessions::STOPPED,
     sessions::FULL,

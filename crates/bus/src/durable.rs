@@ -7,6 +7,8 @@
 //! Guarantees: after any number of appended batches, sessions are restored as they were then. A record that is missing
 //! costs what it says, and never the start. A message is in the store once, however many sessions wait for it, and no
 //! longer than one of them does.
+//!
+//! A message that the store has need not stay in memory: it is read back when its client comes (ADR 0073).
 
 mod bytes;
 mod doubts;
@@ -16,6 +18,7 @@ mod gather;
 mod log;
 mod memory;
 mod message;
+mod read_back;
 mod record;
 mod recovery;
 mod released;
@@ -29,7 +32,8 @@ pub use self::{
     log::{SessionLog, StoredDelivery},
     memory::MemoryStore,
     message::StoredMessage,
+    read_back::{MessagesRead, ReadBack, ReadBackAnswer},
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
-    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession, RestoredWill, session_left},
+    recovery::{AwayMessage, Losses, Recovered, RestoredDelivery, RestoredSession, RestoredWill, session_left},
     store::{Batch, Gathering, Parcel, SessionStore},
 };

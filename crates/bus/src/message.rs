@@ -165,9 +165,19 @@ impl Message {
             ingest_unix_ms: _,
             tag: _,
         } = self;
-        let content_type = content_type.as_ref().map_or(0, |name| name.len() + 32);
-        payload.len() + topic.len() + 160 + content_type + properties.as_deref().map_or(0, Properties::size)
+        message_size(topic, payload, content_type.as_deref(), properties.as_deref())
     }
+}
+
+/// See [`Message::size`].
+pub(crate) fn message_size(
+    topic: &Topic,
+    payload: &[u8],
+    content_type: Option<&str>,
+    properties: Option<&Properties>,
+) -> usize {
+    let content_type = content_type.map_or(0, |name| name.len() + 32);
+    payload.len() + topic.len() + 160 + content_type + properties.map_or(0, Properties::size)
 }
 
 impl Properties {

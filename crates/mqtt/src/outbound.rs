@@ -290,6 +290,13 @@ impl<M> State<M> {
         }
     }
 
+    const fn message_mut(&mut self) -> Option<&mut M> {
+        match self {
+            Self::AwaitingPuback(message) | Self::AwaitingPubrec(message) => Some(message),
+            Self::AwaitingPubcomp | Self::Reserved | Self::Finished => None,
+        }
+    }
+
     /// The state after its message is taken back. An identifier of QoS 2 may be known to the peer, which would take the
     /// next message under it for the same one: it is released, whether the peer knows it or not ([MQTT-4.3.3-8],
     /// [MQTT-4.3.3-11]).

@@ -24,6 +24,7 @@ mod losses;
 mod names;
 mod open;
 mod queue;
+mod reader;
 pub mod record;
 mod sessions;
 mod store;

@@ -1,14 +1,24 @@
 //! The records of sessions that outlive their connection (ADR 0042), beside retained messages in the same journal.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
 use bytes::Bytes;
 use fogmux_bus::{
     Completion,
-    durable::{Batch as Changes, Gathering, Record, RecordId, SessionStore},
+    durable::{Batch as Changes, Gathering, ReadBack, Record, RecordId, SessionStore, StoredMessage},
 };
+use fogmux_journal::ReadError;
 
-use crate::{batch::Batch, held::Room, kind::Kind, store::JournalStore};
+use crate::{
+    batch::Batch,
+    held::Room,
+    kind::Kind,
+    reader::{Reads, Refuses},
+    store::{Inner, JournalStore},
+};
 
 /// Bytes that a record takes in a commit beside its own.
 const PUT_BYTES: usize = 24;
@@ -74,6 +84,31 @@ impl SessionStore for JournalStore {
         let of_sessions: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_of_session()).collect();
         // Damaged ones are counted and logged there.
         self.visit(&of_sessions, |kind, id, bytes| visit(RecordId(id.get()), Some((kind as u8, bytes.clone()))));
+    }
+
+    fn read(&self, message: RecordId) -> Option<StoredMessage> {
+        // Logged and counted as what could not be read at the start.
+        self.inner().read_message(message).inspect_err(|refuses| self.inner().damaged(refuses)).unwrap_or_default()
+    }
+
+    fn read_back(&self, principal: &Arc<str>, messages: Vec<RecordId>) -> ReadBack {
+        let from: Weak<dyn Reads> = Weak::<Inner>::clone(&Arc::downgrade(self.inner()));
+        self.inner().reader.ask(from, principal, messages)
+    }
+}
+
+impl Reads for Inner {
+    fn read_message(&self, id: RecordId) -> Result<Option<StoredMessage>, Refuses> {
+        // A larger one was given by no journal.
+        let Some(id) = fogmux_journal::RecordId::new(id.0) else { return Ok(None) };
+        match self.read(id) {
+            Ok(record) => Ok(record.and_then(|record| StoredMessage::of_record(record.kind, record.bytes))),
+            Err(ReadError::Damaged) => {
+                self.damaged(&ReadError::Damaged);
+                Ok(None)
+            }
+            Err(ReadError::Io(error)) => Err(Refuses(error.kind())),
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     kind::{self, Kind},
     open::{self, OpenError, Opened},
     queue::Charge,
+    reader::Reader,
     record,
     watch::Shared,
 };
@@ -75,13 +76,14 @@ impl StoreConfig {
 #[derive(Clone, Debug)]
 pub struct JournalStore(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     shared: Arc<Shared>,
     engine: Engine,
     /// The principal of writes whose user names none. They have one share together.
     nobody: Arc<str>,
     /// Where acknowledgements wait for commits that are not begun at once.
     held: Option<Arc<Held>>,
+    pub(crate) reader: Reader,
     /// The outcome of the first close.
     closed: OnceLock<Result<(), NotKept>>,
 }
@@ -125,7 +127,14 @@ impl JournalStore {
         };
         let held = config.durability.hold_delay(config.group_delay);
         let held = held.map(|delay| Held::new(delay, config.queue_bytes_max));
-        Ok(Self(Arc::new(Inner { shared, engine, nobody: Arc::default(), held, closed: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner {
+            shared,
+            engine,
+            nobody: Arc::default(),
+            held,
+            reader: Reader::new(),
+            closed: OnceLock::new(),
+        })))
     }
 
     /// The reason why nothing that is put is taken, if so. To ask is to have the disk tried again, now and then.
@@ -144,6 +153,10 @@ impl JournalStore {
     /// When something is not on the disk that the store was given, or the disk does not answer.
     pub fn close(&self) -> Result<(), NotKept> {
         self.0.close(CLOSE_PATIENCE)
+    }
+
+    pub(crate) const fn inner(&self) -> &Arc<Inner> {
+        &self.0
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -282,7 +295,7 @@ impl Inner {
         }
     }
 
-    fn read(&self, id: RecordId) -> Result<Option<Record>, ReadError> {
+    pub(crate) fn read(&self, id: RecordId) -> Result<Option<Record>, ReadError> {
         match &self.engine {
             Engine::Running(committer) => committer.read(id),
             Engine::ReadOnly(journal, disk) => match journal.find(id) {
@@ -306,7 +319,7 @@ impl Inner {
         }
     }
 
-    fn damaged(&self, error: &dyn fmt::Display) {
+    pub(crate) fn damaged(&self, error: &dyn fmt::Display) {
         self.shared.counters.damaged_records.fetch_add(1, Relaxed);
         tracing::error!(%error, "a record of the store is damaged and is skipped");
     }

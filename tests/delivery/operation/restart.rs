@@ -66,7 +66,7 @@ fn many() -> Result<String> {
 }
 
 /// Makes sessions, each with a subscription. Each waits for the disk twice, so there are several under way.
-fn make_sessions(address: SocketAddr, sessions: usize) -> Result<()> {
+pub(super) fn make_sessions(address: SocketAddr, sessions: usize) -> Result<()> {
     let make = |number: usize| -> Result<()> {
         let (mut connection, is_present) = resume(address, &format!("session-{number}"))?;
         ensure!(!is_present, "session {number} was there before it was made");
@@ -85,7 +85,7 @@ fn kept(number: usize) -> String {
     format!("restart/kept/{}/{number}", number % 100)
 }
 
-fn queue(session: usize) -> String {
+pub(super) fn queue(session: usize) -> String {
     format!("restart/queue/{session}")
 }
 
@@ -94,7 +94,7 @@ fn value(number: usize) -> String {
 }
 
 /// Publishes at QoS 1 and reads every acknowledgement.
-fn publish(
+pub(super) fn publish(
     address: SocketAddr,
     messages: usize,
     retain: bool,
@@ -151,7 +151,7 @@ fn check_retained(address: SocketAddr, messages: usize) -> Result<()> {
 }
 
 /// The topic and the payload of a PUBLISH of 3.1.1, with a packet identifier or not.
-fn parts(body: &[u8], has_id: bool) -> Result<(&str, &str)> {
+pub(super) fn parts(body: &[u8], has_id: bool) -> Result<(&str, &str)> {
     let (length, rest) = body.split_first_chunk().context("no topic")?;
     let (topic, rest) = rest.split_at_checked(u16::from_be_bytes(*length).into()).context("a short topic")?;
     let payload = rest.get(if has_id { 2 } else { 0 }..).context("no packet identifier")?;

@@ -64,6 +64,22 @@ impl StoredDelivery {
         matches!(self.outcome(), Some(Err(_)))
     }
 
+    /// The record of its message.
+    #[must_use]
+    pub fn message(&self) -> RecordId {
+        self.parcel.id()
+    }
+
+    /// Whether the store is known to have it. Lets go of the batch that has put it then.
+    pub fn settle(&mut self) -> bool {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let is_stored = self.gathering.as_ref().is_none_or(|gathering| gathering.poll(cx) == Poll::Ready(Ok(())));
+        if is_stored {
+            self.gathering = None;
+        }
+        is_stored
+    }
+
     /// Was sent to its client at once, who may acknowledge it before anything of it is written. To be told while it is
     /// published, once, and not of QoS 2.
     pub fn sent(&self) {
@@ -221,7 +237,8 @@ impl SessionLog {
     }
 
     /// The principal that it belongs to.
-    pub(super) const fn principal(&self) -> &Arc<str> {
+    #[must_use]
+    pub const fn principal(&self) -> &Arc<str> {
         &self.principal
     }
 

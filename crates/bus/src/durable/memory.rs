@@ -9,6 +9,8 @@ use std::{
 use bytes::Bytes;
 
 use super::{
+    message::StoredMessage,
+    read_back::{ReadBack, ReadBackAnswer},
     record::{Record, RecordId},
     store::{Batch, Gathering, SessionStore},
 };
@@ -29,6 +31,9 @@ struct State {
     /// Batches that may be held are.
     holding: bool,
     held: VecDeque<Weak<Gathering>>,
+    /// Messages are read when they are answered for, not at once.
+    reading_later: bool,
+    asked: VecDeque<(ReadBackAnswer, Vec<RecordId>)>,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +117,22 @@ impl MemoryStore {
         released.iter().filter_map(Weak::upgrade).for_each(|gathering| gathering.append_held());
     }
 
+    /// Has messages that are to be read back read from now on when [`answer`](Self::answer) says so, and not at once.
+    pub fn set_reading_later(&self, later: bool) {
+        self.lock().reading_later = later;
+    }
+
+    /// Answers the first `count` of those who wait for messages.
+    pub fn answer(&self, count: usize) {
+        let mut state = self.lock();
+        let count = count.min(state.asked.len());
+        let asked: Vec<_> = state.asked.drain(..count).collect();
+        drop(state);
+        for (answer, messages) in asked {
+            answer.answer(messages.into_iter().map(|id| (id, self.read(id))).collect());
+        }
+    }
+
     /// The store as another process finds it, once the first `count` batches that wait are committed and the others are
     /// lost. This one goes on.
     #[must_use]
@@ -142,6 +163,23 @@ impl SessionStore for MemoryStore {
     fn load(&self, visit: &mut dyn FnMut(RecordId, Option<(u8, Bytes)>)) {
         let committed = self.lock().committed.clone();
         committed.into_iter().for_each(|(id, record)| visit(id, Some(record)));
+    }
+
+    fn read(&self, message: RecordId) -> Option<StoredMessage> {
+        let (kind, bytes) = self.lock().committed.get(&message).cloned()?;
+        StoredMessage::of_record(kind, bytes)
+    }
+
+    fn read_back(&self, _principal: &Arc<str>, messages: Vec<RecordId>) -> ReadBack {
+        let (read_back, answer) = ReadBack::ask();
+        let mut state = self.lock();
+        state.asked.push_back((answer, messages));
+        let later = state.reading_later;
+        drop(state);
+        if !later {
+            self.answer(usize::MAX);
+        }
+        read_back
     }
 }
 

@@ -11,12 +11,15 @@ use std::{
 
 use bytes::Bytes;
 
-use super::bytes::{Cursor, RecordError, put_counted, text};
+use super::{
+    bytes::{Cursor, RecordError, put_counted, text},
+    record::Record,
+};
 use crate::{
     Timestamp,
     door::Door,
     meaning::{Clearing, Meaning},
-    message::{Message, MessageId, Properties, Publisher, Qos},
+    message::{Message, MessageId, Properties, Publisher, Qos, message_size},
     retained::left_ms,
     topic::Topic,
 };
@@ -81,31 +84,52 @@ impl StoredMessage {
         }
     }
 
+    /// The message of a record, if that is one.
+    #[must_use]
+    pub fn of_record(kind: u8, bytes: Bytes) -> Option<Self> {
+        match Record::decode(kind, bytes) {
+            Ok(Record::Message(message)) => Some(message),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
     /// The message as it is delivered. `now` and `now_unix_ms` are the same moment on both clocks.
     #[must_use]
     pub fn restore(&self, now: Timestamp, now_unix_ms: u64) -> Message {
-        let left = self.expires_unix_ms.map(|expires| left_ms(self.ingest_unix_ms, expires, now_unix_ms));
-        let publisher = Publisher {
-            principal: Arc::clone(&self.principal),
-            client: Arc::clone(&self.client),
-            door: self.door,
-            slot: None,
-        };
+        self.clone().read_back(now, self.expires_at(now, now_unix_ms))
+    }
+
+    /// When it expires, by the clock of this process.
+    #[must_use]
+    pub fn expires_at(&self, now: Timestamp, now_unix_ms: u64) -> Option<Timestamp> {
+        self.expires_unix_ms.map(|expires| expires_at(self.ingest_unix_ms, expires, now, now_unix_ms))
+    }
+
+    /// The message as it is delivered, which expires then.
+    #[must_use]
+    pub fn read_back(self, now: Timestamp, expires_at: Option<Timestamp>) -> Message {
+        let publisher = Publisher { principal: self.principal, client: self.client, door: self.door, slot: None };
         Message {
             id: MessageId::restored(),
-            topic: self.topic.clone(),
-            payload: self.payload.clone(),
+            topic: self.topic,
+            payload: self.payload,
             qos: self.qos,
             meaning: self.meaning,
             sample: None,
-            content_type: self.content_type.clone(),
-            expires_at: left.map(|left| now + Duration::from_millis(left)),
-            properties: self.properties.clone(),
+            content_type: self.content_type,
+            expires_at,
+            properties: self.properties,
             publisher: Arc::new(publisher),
             ingest: now,
             ingest_unix_ms: self.ingest_unix_ms,
             tag: OnceLock::new(),
         }
+    }
+
+    /// Its memory in bytes as a [`Message`], roughly; see [`Message::size`].
+    #[must_use]
+    pub fn size(&self) -> usize {
+        message_size(&self.topic, &self.payload, self.content_type.as_deref(), self.properties.as_deref())
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -149,6 +173,11 @@ impl StoredMessage {
             door,
         })
     }
+}
+
+/// When a message expires that came in and expires at these moments of the wall clock.
+pub(super) fn expires_at(ingest: u64, expires: u64, now: Timestamp, now_unix_ms: u64) -> Timestamp {
+    now + Duration::from_millis(left_ms(ingest, expires, now_unix_ms))
 }
 
 fn field(out: &mut Vec<u8>, tag: u8, value: &[u8]) {

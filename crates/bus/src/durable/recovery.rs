@@ -14,12 +14,12 @@ use super::{
     doubts::Doubts,
     foreign::Head,
     log::{SessionLog, StoredDelivery},
-    message::StoredMessage,
+    message::{StoredMessage, expires_at},
     record::{Manner, Record, RecordId, Sequence, SessionRecord, Vouched, Wanted},
     replaced::Replaced,
     store::{Batch, Parcel, SessionStore},
 };
-use crate::{retained::left_ms, session::SessionKey, subscription::Subscription};
+use crate::{Timestamp, retained::left_ms, session::SessionKey, subscription::Subscription};
 
 /// How long a session is kept that seems to have ended while the gateway was not there.
 const GRACE: Duration = Duration::from_mins(1);
@@ -29,12 +29,36 @@ const GRACE: Duration = Duration::from_mins(1);
 pub struct RestoredDelivery {
     /// Its record.
     pub stored: StoredDelivery,
-    /// The message, shared by all sessions that wait for it.
-    pub message: Arc<StoredMessage>,
+    /// The message, to be read back from the store.
+    pub message: AwayMessage,
     /// How it is delivered.
     pub manner: Manner,
     /// It may have been sent: it has DUP when it is sent ([MQTT-3.3.1-1]), and of QoS 2 it does not expire (§4.3.3).
     pub may_be_sent: bool,
+}
+
+/// The facts about a message that is in the store only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AwayMessage {
+    /// Its memory in bytes once it is read; see [`Message::size`](crate::Message::size).
+    pub bytes: usize,
+    /// When it came in, in milliseconds since 1970.
+    pub ingest_unix_ms: u64,
+    /// When it expires, in milliseconds since 1970.
+    pub expires_unix_ms: Option<u64>,
+}
+
+impl AwayMessage {
+    fn of(message: &StoredMessage) -> Self {
+        let StoredMessage { ingest_unix_ms, expires_unix_ms, .. } = *message;
+        Self { bytes: message.size(), ingest_unix_ms, expires_unix_ms }
+    }
+
+    /// When it expires, by the clock of this process. `now` and `now_unix_ms` are the same moment on both clocks.
+    #[must_use]
+    pub fn expires_at(&self, now: Timestamp, now_unix_ms: u64) -> Option<Timestamp> {
+        self.expires_unix_ms.map(|expires| expires_at(self.ingest_unix_ms, expires, now, now_unix_ms))
+    }
 }
 
 /// A session as it was when the last commit was written.
@@ -180,7 +204,7 @@ impl Partial {
 struct Recovery {
     /// By their first records.
     sessions: BTreeMap<RecordId, Partial>,
-    messages: HashMap<RecordId, (Arc<Parcel>, Arc<StoredMessage>)>,
+    messages: HashMap<RecordId, (Arc<Parcel>, AwayMessage)>,
     /// Messages of a later release.
     foreign_messages: HashSet<RecordId>,
     /// Messages that such records refer to.
@@ -193,7 +217,9 @@ struct Recovery {
 impl Recovery {
     fn take(&mut self, id: RecordId, kind: u8, bytes: Bytes) {
         match Record::decode(kind, bytes.clone()) {
-            Ok(Record::Message(message)) => drop(self.messages.insert(id, (Parcel::held(id), Arc::new(message)))),
+            Ok(Record::Message(message)) => {
+                self.messages.insert(id, (Parcel::held(id), AwayMessage::of(&message)));
+            }
             Ok(Record::Session(record)) => {
                 let first = record.first.unwrap_or(id);
                 self.place(first, |partial| partial.newest.replace((id, record)).map(|(before, _)| before));
@@ -341,7 +367,7 @@ impl Recovery {
                     let parcel = Arc::clone(parcel);
                     let may_be_sent = away_since_unix_ms.is_none() || sequence < unsent;
                     let stored = StoredDelivery { id, sequence, parcel, gathering: None };
-                    deliveries.push(RestoredDelivery { stored, message: Arc::clone(message), manner, may_be_sent });
+                    deliveries.push(RestoredDelivery { stored, message: *message, manner, may_be_sent });
                 }
             }
         }

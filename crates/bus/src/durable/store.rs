@@ -17,6 +17,7 @@ use bytes::Bytes;
 
 use super::{
     message::StoredMessage,
+    read_back::ReadBack,
     record::{Record, RecordId},
 };
 use crate::retained::{Completer, Completion, Eventual, StoreFailed};
@@ -28,6 +29,10 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Visits the records of sessions in order of their identifiers, with `None` in the place of those that cannot be
     /// read. Called once, at the start, before there are batches.
     fn load(&self, visit: &mut dyn FnMut(RecordId, Option<(u8, Bytes)>));
+    /// Reads a message. `None`: it is not there, or is damaged. Blocks: for the start.
+    fn read(&self, message: RecordId) -> Option<StoredMessage>;
+    /// The same for several of a principal's messages, on another thread. Principals take turns.
+    fn read_back(&self, principal: &Arc<str>, messages: Vec<RecordId>) -> ReadBack;
 }
 
 /// Changes of records that happen whole or not at all, in the order in which batches are appended. A batch that is

@@ -1,7 +1,9 @@
 //! Records that a later release has written: an earlier one leaves them, and what belongs to them, as they are.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use fogmux_bus::durable::{Batch, Losses, MemoryStore, RecordId, Recovered, SessionStore};
+use fogmux_bus::durable::{Batch, Losses, MemoryStore, ReadBack, RecordId, Recovered, SessionStore, StoredMessage};
 
 use crate::damage::{ALL, OTHER, both, recovered, two_sessions};
 
@@ -31,6 +33,14 @@ impl SessionStore for Later {
             };
             visit(id, record.map(later));
         });
+    }
+
+    fn read(&self, message: RecordId) -> Option<StoredMessage> {
+        self.store.read(message)
+    }
+
+    fn read_back(&self, principal: &Arc<str>, messages: Vec<RecordId>) -> ReadBack {
+        self.store.read_back(principal, messages)
     }
 }
 

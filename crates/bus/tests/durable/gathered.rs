@@ -177,7 +177,10 @@ fn a_publisher_waits_for_the_disk_until_every_client_has_acknowledged() {
 fn kept_for(store: &MemoryStore) -> Vec<(String, Vec<String>)> {
     let Recovered { sessions, losses, .. } = Recovered::load(store);
     assert!(losses.is_none(), "{losses:?}");
-    let payload = |one: &RestoredDelivery| String::from_utf8(one.message.payload.to_vec()).unwrap();
+    let payload = |one: &RestoredDelivery| {
+        let message = store.read(one.stored.message()).unwrap();
+        String::from_utf8(message.payload.to_vec()).unwrap()
+    };
     sessions.iter().map(|one| (one.key.0.to_string(), one.deliveries.iter().map(payload).collect())).collect()
 }
 

@@ -91,9 +91,9 @@ struct Session {
 
 type Model = BTreeMap<String, Session>;
 
-fn modelled(restored: &RestoredSession) -> (String, Session) {
+fn modelled(store: &MemoryStore, restored: &RestoredSession) -> (String, Session) {
     let numbered = |one: &fogmux_bus::durable::RestoredDelivery| {
-        (one.stored.sequence().0, (number(&one.message), one.may_be_sent))
+        (one.stored.sequence().0, (number(&store.read(one.stored.message()).unwrap()), one.may_be_sent))
     };
     let names = restored.subscriptions.iter().map(|(one, wanted)| (one.filter.as_str().to_owned(), wanted.id));
     let session = Session {
@@ -127,7 +127,7 @@ impl World {
     fn start(store: MemoryStore, last: u64) -> Self {
         let recovered = Recovered::load(&store);
         assert!(recovered.losses.is_none(), "{:?}", recovered.losses);
-        let model: Model = recovered.sessions.iter().map(modelled).collect();
+        let model: Model = recovered.sessions.iter().map(|one| modelled(&store, one)).collect();
         let take = |one: RestoredSession| {
             let queue = one.deliveries.into_iter().map(|one| (one.stored.sequence(), one.stored)).collect();
             (one.key.0.to_string(), Live { log: one.log, queue })

@@ -143,6 +143,7 @@ impl Section for MqttConfig {
         reader.size("out_bytes_max", &mut self.out_bytes_max, 1 << 10..=1 << 30);
         reader.count("queue_messages_max", &mut self.queue_messages_max, 1..=100_000_000);
         reader.size("queue_bytes_max", &mut self.queue_bytes_max, 1 << 10..=4 << 30);
+        reader.size("queue_memory_bytes_max", &mut self.queue_memory_bytes_max, 0..=4 << 30);
         reader.size("tight_bytes", &mut self.tight_bytes, 0..=64 << 30);
         reader.seconds("session_expiry_max", &mut self.session_expiry_max, 0..=u64::from(u32::MAX));
         reader.count("sessions_max", &mut self.sessions_max, 1..=10_000_000);

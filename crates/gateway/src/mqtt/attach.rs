@@ -187,9 +187,10 @@ fn keep(
 ) -> Option<Completion> {
     let store = ctx.door.config.store.as_ref()?;
     let kept = claimed.with(|mailbox| {
+        let has_away = mailbox.has_away();
         match &mut mailbox.durable {
-            // It ends with its connection now.
-            Some(durable) if owned.seconds == 0 => {
+            // It ends with its connection now. What is in the store only has to be read first.
+            Some(durable) if owned.seconds == 0 && !has_away => {
                 durable.cancel_delayed_will();
                 mailbox.ended = Some(Box::new(mailbox.end_durable()));
                 return None;

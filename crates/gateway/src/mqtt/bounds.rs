@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
 use fogmux_bus::{Account, Memory, Timestamp};
@@ -44,12 +44,16 @@ pub(super) struct Bounds {
     pub(super) inflight_bytes: usize,
     pub(super) queue_messages: usize,
     pub(super) queue_bytes: usize,
+    /// Of those of a client that is away so many bytes stay in memory.
+    pub(super) queue_memory_bytes: usize,
     /// The part of `queue_bytes` that a message takes at least, so that a queue full of messages is a full queue.
     message_bytes: usize,
     tight_bytes: usize,
     pub(super) slow_subscriber: SlowSubscriber,
     /// The bytes that a session without a connection may hold even if memory is nearly gone.
     absent_bytes: AtomicUsize,
+    /// Messages of absent clients stay in memory because the store did not have them when they came.
+    unstored: AtomicBool,
     memory: Arc<Memory>,
     stops: Arc<Stops>,
     /// Of messages that absent clients lose.
@@ -63,10 +67,12 @@ impl Bounds {
             inflight_bytes: config.inflight_bytes_max,
             queue_messages: config.queue_messages_max,
             queue_bytes: config.queue_bytes_max,
+            queue_memory_bytes: config.queue_memory_bytes_max,
             message_bytes: config.queue_bytes_max.div_ceil(config.queue_messages_max.max(1)),
             tight_bytes: config.tight_bytes,
             slow_subscriber: config.slow_subscriber,
             absent_bytes: AtomicUsize::new(0),
+            unstored: AtomicBool::new(false),
             memory: Arc::clone(memory),
             stops: Arc::clone(stops),
             lost_log: Throttle::default(),
@@ -76,6 +82,16 @@ impl Bounds {
     /// The pace of a client that has fallen behind.
     pub(super) fn pace(&self, now: Timestamp) -> Pace {
         Pace::new(now, self.queue_bytes, Arc::clone(&self.stops))
+    }
+
+    /// Notes that messages of an absent client are to leave memory which the store does not have yet.
+    pub(super) fn note_unstored(&self) {
+        self.unstored.store(true, Relaxed);
+    }
+
+    /// Whether there are such messages, since this was asked last.
+    pub(super) fn take_unstored(&self) -> bool {
+        self.unstored.swap(false, Relaxed)
     }
 
     /// Sets the bytes that a session without a connection may hold even if memory is nearly gone.

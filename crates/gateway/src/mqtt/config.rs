@@ -47,6 +47,9 @@ pub struct MqttConfig {
     pub queue_messages_max: usize,
     /// Bytes of messages queued for a client.
     pub queue_bytes_max: usize,
+    /// Bytes of messages queued for a client that is away which stay in memory. The others are read back from the store
+    /// when they are sent.
+    pub queue_memory_bytes_max: usize,
     /// Bytes of all mailboxes of the gateway above which a client gets a sixteenth of `out_bytes_max` and
     /// `queue_bytes_max`, and half as much again above which it gets hardly anything. To be set below the bus's
     /// watermark, above which publishers are paused.
@@ -118,6 +121,7 @@ impl Default for MqttConfig {
             out_bytes_max: 256 << 10,
             queue_messages_max: 100_000,
             queue_bytes_max: 16 << 20,
+            queue_memory_bytes_max: 64 << 10,
             tight_bytes: 48 << 20,
             session_expiry_max: 24 * 3600,
             sessions_max: 100_000,

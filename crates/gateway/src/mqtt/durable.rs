@@ -9,8 +9,8 @@ use fogmux_auth::{Principal, SourceKind};
 use fogmux_bus::{
     ClockSet, Completion, Delivery, Message, Publication, SessionKey, Subscription,
     durable::{
-        Batch, Gather, Manner, Record, RecordId, Sequence, SessionLog, SessionStore, StoredDelivery, StoredMessage,
-        Vouched, Wanted, session_left,
+        Batch, Gather, Manner, ReadBack, Record, RecordId, Sequence, SessionLog, SessionStore, StoredDelivery,
+        StoredMessage, Vouched, Wanted, session_left,
     },
 };
 use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};
@@ -25,6 +25,8 @@ pub(super) struct Durable {
     held_back: Vec<PacketId>,
     away: Away,
     pub(super) looked: Looked,
+    /// Messages that are being read back.
+    pub(super) reading: Option<ReadBack>,
     /// The message whose arrival in the store was asked for by the last drain that had to wait for it.
     pub(super) asked: Option<Sequence>,
 }
@@ -174,7 +176,7 @@ impl Durable {
 
     fn of(store: Arc<dyn SessionStore>, log: SessionLog, away: Away) -> Self {
         let (changes, looked) = (Changes::default(), Looked::default());
-        Self { store, log, changes, held_back: Vec::new(), away, looked, asked: None }
+        Self { store, log, changes, held_back: Vec::new(), away, looked, reading: None, asked: None }
     }
 
     /// Changes records.
@@ -263,7 +265,7 @@ impl Durable {
 
     /// Ends the session's records with those of its deliveries.
     pub(super) fn end(self, deliveries: Vec<StoredDelivery>) -> Completion {
-        let Self { store, log, changes, held_back: _, away: _, looked: _, asked: _ } = self;
+        let Self { store, log, changes, held_back: _, away: _, looked: _, reading: _, asked: _ } = self;
         // Puts that wait are over as well. Without them the batch only forgets, and a full disk takes it.
         let mut batch = changes.forgets.unwrap_or_else(|| store.batch());
         log.end(deliveries, batch.as_mut());
@@ -284,6 +286,11 @@ impl Durable {
     /// Puts a delivery of a retained message to this session only.
     pub(super) fn pull(&mut self, message: &Message, manner: Manner, gather: &Gather) -> Option<Box<StoredDelivery>> {
         gather.put(message, &*self.store, &mut self.log, manner).map(Box::new)
+    }
+
+    /// Asks the store for messages.
+    pub(super) fn read_back(&mut self, messages: Vec<RecordId>) {
+        self.reading = Some(self.store.read_back(self.log.principal(), messages));
     }
 
     /// The client has a delivery, or does not want it.

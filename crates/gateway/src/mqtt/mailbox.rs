@@ -9,13 +9,15 @@ mod described;
 mod drained;
 mod giving;
 mod level;
+mod queue;
+mod reading;
 mod received;
 mod sending;
 mod shared;
 mod stored;
 mod subscriptions;
 
-use std::{collections::VecDeque, sync::Arc, task::Context};
+use std::{sync::Arc, task::Context};
 
 use fogmux_bus::{
     Account, Completion, Delivered, Delivery, Door, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp,
@@ -25,12 +27,20 @@ use smallvec::SmallVec;
 
 pub(super) use described::Ousted;
 use drained::Drained;
+use queue::Queue;
 use received::Unreleased;
 pub(super) use shared::{ForOthers, Left, Remainder, Unread};
 use stored::Fate;
 use subscriptions::Subscriptions;
 
-use super::{access::Gate, bounds::Bounds, durable::Durable, kept::Kept, pace::Pace, translate};
+use super::{
+    access::Gate,
+    bounds::Bounds,
+    durable::Durable,
+    kept::{Body, Kept},
+    pace::Pace,
+    translate,
+};
 use crate::{delivery_times::Marks, shown::cut};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
@@ -52,8 +62,7 @@ pub(super) struct MqttMailbox {
     marks: Marks,
     outbound: Outbound<Kept>,
     inflight_bytes: usize,
-    queue: VecDeque<Kept>,
-    queue_bytes: usize,
+    queue: Queue,
     /// Bytes that the connection has taken and that its socket has no room for.
     unwritten: usize,
     /// The pace at which the client takes its queue, while it is behind.
@@ -95,8 +104,7 @@ impl MqttMailbox {
             marks: Marks::default(),
             outbound: Outbound::new(config),
             inflight_bytes: 0,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queue: Queue::default(),
             unwritten: 0,
             pace: None,
             lost: false,
@@ -122,11 +130,11 @@ impl MqttMailbox {
     /// Returns how many messages were dropped, because the store had not taken them.
     pub(super) fn resume(&mut self, config: OutboundConfig, now: Timestamp) -> u32 {
         self.outbound.resume(config);
-        self.give_up_too_large(now);
+        // The connection holds all PUBRELs back that it has to, these among them.
+        drop(self.give_up_too_large(now));
         self.out = Vec::new();
         self.marks.clear();
-        // They have waited for the client, which says nothing about the gateway.
-        self.queue.iter_mut().for_each(|kept| kept.timed = false);
+        self.queue.untime();
         self.unwritten = 0;
         self.lost = false;
         (self.connected, self.evicted, self.acknowledges, self.held_since) = (true, false, false, giving::wrapped(now));
@@ -140,12 +148,9 @@ impl MqttMailbox {
         self.unwritten = 0;
         self.pace = None;
         self.connected = false;
-        let before = self.queue.len();
-        self.queue.retain(|kept| kept.qos != Qos::AtMostOnce);
-        if self.queue.len() != before {
-            self.queue_bytes = self.queue.iter().map(Kept::cost).sum();
-        }
-        before - self.queue.len()
+        let dropped = self.queue.take_unless(|kept| kept.qos != Qos::AtMostOnce).len();
+        self.send_away();
+        dropped
     }
 
     fn may_encode(&self, qos: Qos) -> bool {
@@ -184,7 +189,7 @@ impl MqttMailbox {
 
     /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
     fn enqueue(&mut self, kept: Kept, now: Timestamp, held: usize) -> Delivered {
-        let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
+        let (cost, qos, before) = (kept.cost(), kept.qos, self.queue.bytes());
         let (mut displaced, mut lost) = (0, false);
         if !self.may_grow(cost) || !self.may_take(cost, qos, held, now) {
             self.note_lost(&kept, now);
@@ -196,7 +201,7 @@ impl MqttMailbox {
         }
         let refused = displaced;
         while !self.fits(cost, qos, now) {
-            if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
+            if displaced >= DISPLACED_MAX && self.queue.bytes() + cost <= before {
                 // The bounds have shrunk: the queue follows step by step, or one publication would pay for all.
                 break;
             }
@@ -208,7 +213,6 @@ impl MqttMailbox {
             self.drop_oldest();
             displaced += 1;
         }
-        self.queue_bytes += cost;
         self.queue.push_back(kept);
         if let Some(cause) = self.queue.back().filter(|_| displaced > refused) {
             self.note_lost(cause, now);
@@ -216,6 +220,7 @@ impl MqttMailbox {
         if qos != Qos::AtMostOnce && self.connected {
             self.note_came(cost, now);
         }
+        self.send_away();
         let is_news = lost && !self.lost;
         self.lost |= lost;
         match displaced {
@@ -233,8 +238,8 @@ impl MqttMailbox {
             return;
         }
         let Some(suppressed) = self.bounds.lost_log.admit(now) else { return };
-        let (access, topic) = (self.gate.access(), cut(&cause.message.topic));
-        let (principal, messages, bytes) = (&*access.principal().name, self.queue.len(), self.queue_bytes);
+        let (access, topic) = (self.gate.access(), cause.message().map(|message| cut(&message.topic)));
+        let (principal, messages, bytes) = (&*access.principal().name, self.queue.len(), self.queue.bytes());
         tracing::warn!(
             ?principal,
             ?topic,
@@ -248,22 +253,12 @@ impl MqttMailbox {
     /// Queues a retained message. It is shared with the retained map, and retained messages are pulled in small chunks
     /// while the queue is empty, so that no further bound is needed.
     pub(super) fn enqueue_retained(&mut self, kept: Kept) {
-        self.queue_bytes += kept.cost();
         self.queue.push_back(kept);
-    }
-
-    fn pop(&mut self) -> Option<Kept> {
-        let kept = self.queue.pop_front()?;
-        self.queue_bytes = self.queue_bytes.saturating_sub(kept.cost());
-        if self.queue.is_empty() && self.queue.capacity() > 64 {
-            self.queue = VecDeque::new();
-        }
-        Some(kept)
     }
 
     /// Drops the oldest message. Returns whether there was one.
     fn drop_oldest(&mut self) -> bool {
-        let Some(kept) = self.pop() else { return false };
+        let Some(kept) = self.queue.pop_front() else { return false };
         self.discard(kept);
         true
     }
@@ -271,9 +266,21 @@ impl MqttMailbox {
     /// Whether a drain would yield something, retransmissions aside.
     pub(super) fn is_sendable(&self) -> bool {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
-        let mut is_due = |kept: &Kept| matches!(self.fate(kept, cx), Fate::Sendable | Fate::Refused);
+        let mut is_due = |kept: &Kept| {
+            if kept.is_away() {
+                self.would_read_back()
+            } else {
+                matches!(self.fate(kept, cx), Fate::Sendable | Fate::Refused)
+            }
+        };
         let mut may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || (self.window_open() && is_due(kept));
-        !self.out.is_empty() || (!self.outbound.is_resending() && self.queue.front().is_some_and(&mut may_send))
+        if !self.out.is_empty() {
+            return true;
+        }
+        if self.outbound.is_resending() {
+            return self.outbound.next_to_resend().is_some_and(Kept::is_away) && self.would_read_back();
+        }
+        self.queue.front().is_some_and(&mut may_send)
     }
 
     /// Whether nothing is queued.
@@ -294,7 +301,7 @@ impl MqttMailbox {
 
 fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Kept {
     Kept {
-        message: Arc::clone(delivery.share(publication)),
+        body: Body::Here(Arc::clone(delivery.share(publication))),
         qos,
         retain,
         timed: publication.sample().is_some(),
@@ -322,7 +329,7 @@ impl Mailbox for MqttMailbox {
 
     fn buffered_bytes(&self) -> usize {
         let received = self.received.bytes(self.durable.is_some());
-        self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes + received
+        self.out.len() + self.unwritten + self.queue.memory() + self.inflight_bytes + received
     }
 
     fn waiting(&self) -> usize {
@@ -334,7 +341,7 @@ impl Mailbox for MqttMailbox {
         if self.durable.is_some() {
             self.ended = Some(Box::new(self.end_durable()));
         }
-        (self.queue, self.queue_bytes) = (VecDeque::new(), 0);
+        self.queue = Queue::default();
         self.outbound = Outbound::new(*self.outbound.config());
         self.inflight_bytes = 0;
         self.received = Unreleased::default();

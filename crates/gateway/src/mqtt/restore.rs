@@ -1,7 +1,7 @@
 //! Sessions that the store has: put back at the start, before the listeners open (ADR 0042).
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
@@ -11,8 +11,8 @@ use fogmux_auth::{ANONYMOUS, Door, Principal, SourceKind};
 use fogmux_bus::{
     ClockSet, Mailbox, Message, ReadGate, SessionKey, Slot, SubscribeOptions, Subscription, Timestamp, WorkerId,
     durable::{
-        Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, StoredMessage, Vouched,
-        Wanted, session_left,
+        RecordId, Recovered, RestoredDelivery, RestoredSession, RestoredWill, Sequence, SessionStore, Vouched, Wanted,
+        session_left,
     },
 };
 use fogmux_mqtt::{OutboundConfig, PacketId, Version};
@@ -21,15 +21,15 @@ use super::{
     MqttDoor,
     access::Gate,
     durable::{Durable, Restamped},
-    kept::Kept,
+    kept::{Body, Kept},
     mailbox::MqttMailbox,
     session,
     will::Will,
 };
 use crate::{unfinished, worker::Shared};
 
-/// Messages that were put back, by their records: one for all sessions that wait for it.
-type Messages = HashMap<*const StoredMessage, Arc<Message>>;
+/// Messages that are in memory, by their records: one for all sessions that wait for it.
+type Messages = HashMap<RecordId, Arc<Message>>;
 
 /// The start, on both clocks.
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ impl MqttDoor {
             let id = PacketId::new(id.get()).unwrap_or(PacketId::FIRST);
             mailbox.received.insert(id, usize::from(u16::MAX));
         }
-        mailbox.restore(exchanges(deliveries, released, messages, now), now.at);
+        mailbox.restore(exchanges(&**store, deliveries, released, messages, now), now.at);
         mailbox.drop_expired(now.at);
         if away_since_unix_ms.is_none() {
             // Or its time would begin again at each start.
@@ -187,20 +187,30 @@ fn restored_delay(seconds: u32, away_since_unix_ms: Option<u64>, now_unix_ms: u6
     whole.saturating_sub(Duration::from_millis(passed))
 }
 
-/// Unfinished exchanges in the order of their numbers.
+/// Unfinished exchanges in the order of their numbers. Messages stay in the store, but for those of shared
+/// subscriptions: they may have to go to another member at any moment.
 fn exchanges(
+    store: &dyn SessionStore,
     deliveries: Vec<RestoredDelivery>,
     released: Vec<Sequence>,
     messages: &mut Messages,
     now: Now,
 ) -> impl Iterator<Item = (Sequence, Option<(Kept, bool)>)> {
+    let mut here = |id| match messages.entry(id) {
+        Entry::Occupied(message) => Some(Arc::clone(message.get())),
+        Entry::Vacant(place) => {
+            let message = Arc::new(store.read(id)?.restore(now.at, now.unix_ms));
+            Some(Arc::clone(place.insert(message)))
+        }
+    };
     let deliveries = deliveries.into_iter().map(|restored| {
         let RestoredDelivery { stored, message, manner, may_be_sent } = restored;
-        let shared = messages.entry(Arc::as_ptr(&message));
-        let message = Arc::clone(shared.or_insert_with(|| Arc::new(message.restore(now.at, now.unix_ms))));
         let (sequence, qos) = (stored.sequence(), manner.qos);
         let (retain, ids, share) = (manner.retain, manner.ids, manner.share);
-        let kept = Kept { message, qos, retain, timed: false, ids, share, stored: Some(Box::new(stored)) };
+        let of_group = if share == 0 { None } else { here(stored.message()) };
+        let away = || Body::away(message.bytes, message.expires_at(now.at, now.unix_ms));
+        let body = of_group.map_or_else(away, Body::Here);
+        let kept = Kept { body, qos, retain, timed: false, ids, share, stored: Some(Box::new(stored)) };
         (sequence, Some((kept, may_be_sent)))
     });
     let mut all: Vec<_> = deliveries.chain(released.into_iter().map(|sequence| (sequence, None))).collect();

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End, OUTPUT_BYTES_MAX},
-    kept::Kept,
+    kept::{Body, Kept},
 };
 
 /// Messages pulled at once.
@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         ids: pull.id.into_iter().collect::<SmallVec<_>>(),
                         share: 0,
                         stored: None,
-                        message,
+                        body: Body::Here(message),
                     };
                     pulled += 1;
                     room.use_up(kept.cost());

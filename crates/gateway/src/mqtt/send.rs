@@ -106,7 +106,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let drained = self.mailbox.poll_with(cx, drain).map_err(|_| End::Displaced)?;
         // Also what is encoded for a client that is disconnected now: it is in no queue any more.
         self.ctx.bus().counters().drained(drained.sent, drained.expired, drained.too_large);
-        self.ctx.bus().counters().full(drained.refused);
+        self.ctx.bus().counters().full(drained.refused + drained.lost_in_store);
+        self.ctx.bus().counters().gone(drained.unreadable);
+        self.withhold_pubrels(&drained.released, drained.committed);
         if drained.overrun {
             return Err(End::Overrun);
         }

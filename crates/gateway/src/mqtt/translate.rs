@@ -85,9 +85,10 @@ pub(super) fn outgoing<'a>(publication: &'a Publication<'_>, qos: Qos, retain: b
     outgoing
 }
 
-/// A queued message on its way out, with the expiry interval left at `now` ([MQTT-3.3.2-6]).
-pub(super) fn describe(kept: &Kept, now: Timestamp) -> Outgoing<'_> {
-    let message = &*kept.message;
+/// A queued message on its way out, with the expiry interval left at `now` ([MQTT-3.3.2-6]). `None` while it is in the
+/// store only.
+pub(super) fn describe(kept: &Kept, now: Timestamp) -> Option<Outgoing<'_>> {
+    let message = kept.message()?;
     let mut outgoing = Outgoing {
         topic: message.topic.as_str(),
         qos: to_mqtt(kept.qos),
@@ -101,7 +102,7 @@ pub(super) fn describe(kept: &Kept, now: Timestamp) -> Outgoing<'_> {
     if let Some(properties) = &message.properties {
         add(&mut outgoing, properties);
     }
-    outgoing
+    Some(outgoing)
 }
 
 fn add<'a>(outgoing: &mut Outgoing<'a>, properties: &'a Properties) {

@@ -24,7 +24,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    fn of(access: Arc<Access>) -> Self {
+    pub(super) fn of(access: Arc<Access>) -> Self {
         Self { is_open: access.is_everything_allowed(Action::Read), access, known: HashMap::default() }
     }
 
@@ -50,7 +50,10 @@ pub(super) fn drop_from(ctx: &Rc<MqttContext>, claimed: &Claimed, gate: &Gate) -
     let found = claimed.with(|mailbox| {
         let groups = mailbox.shared_subscriptions();
         let unreadable = |topic: &str| !asked.borrow_mut().may_read(topic);
-        let left_by = |kept: &Kept| groups.get(&kept.share).filter(|_| unreadable(&kept.message.topic)).cloned();
+        let left_by = |kept: &Kept| {
+            let message = kept.message()?;
+            groups.get(&kept.share).filter(|_| unreadable(&message.topic)).cloned()
+        };
         let left = (!groups.is_empty()).then(|| mailbox.take_shared(left_by, usize::MAX));
         (left, mailbox.drop_unreadable(&asked, &groups))
     });

@@ -175,14 +175,17 @@ fn coap_config() -> CoapConfig {
     CoapConfig { confirm_interval: Duration::from_secs(20), ..CoapConfig::default() }
 }
 
-/// A store of sessions, which commits now and then. Sessions end with the gateway, as their clients do.
+/// A store of sessions, which commits, and reads messages, now and then. Sessions end with the gateway, as their
+/// clients do.
 fn sessions(random: &Random) -> Arc<MemoryStore> {
     let (store, random) = (MemoryStore::default(), random.fork());
     let committed = store.clone();
+    store.set_reading_later(true);
     spawn_local(async move {
         loop {
             sleep(Duration::from_millis(1 + random.below(40) as u64)).await;
             committed.commit(if random.below(3) == 0 { random.below(5) } else { usize::MAX });
+            committed.answer(random.below(4));
         }
     });
     Arc::new(store)
@@ -193,6 +196,7 @@ fn mqtt_config(random: &Random) -> MqttConfig {
         max_inflight: *random.pick(&[1, 2, 20, 1024]),
         out_bytes_max: *random.pick(&[1 << 10, 16 << 10, 256 << 10]),
         inflight_bytes_max: *random.pick(&[1 << 10, 64 << 10, 1 << 20]),
+        queue_memory_bytes_max: *random.pick(&[0, 1 << 10, 64 << 10]),
         // Seconds: sessions end soon after the simulation.
         session_expiry_max: 60,
         ..MqttConfig::default()

@@ -8,7 +8,7 @@ use crate::{Ack, Outgoing, PacketId, PacketType};
 enum Again {
     Sent,
     TooLarge,
-    /// The window is closed.
+    /// The window is closed, or the message is not at hand.
     Closed,
 }
 
@@ -31,17 +31,17 @@ impl<M> Outbound<M> {
         describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
         out: &mut Vec<u8>,
     ) -> Vec<M> {
-        self.resend_but(|_| false, |_| false, stop, describe, out)
+        self.resend_but(|_| false, |_| false, stop, |message| Some(describe(message)), out)
     }
 
     /// The same without the PUBRELs that `holds_back` says: the caller sends them later. Messages of QoS 1 that are
-    /// `over` are given back, too, and not sent.
+    /// `over` are given back, too, and not sent. It stops before a message that `describe` cannot describe yet.
     pub fn resend_but(
         &mut self,
         holds_back: impl Fn(PacketId) -> bool,
         over: impl Fn(&M) -> bool,
         stop: usize,
-        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        describe: impl for<'m> Fn(&'m M) -> Option<Outgoing<'m>>,
         out: &mut Vec<u8>,
     ) -> Vec<M> {
         let mut unsent = Vec::new();
@@ -89,15 +89,33 @@ impl<M> Outbound<M> {
         unsent
     }
 
+    /// The message that is to be sent again next, if that is a message and not PUBREL.
+    #[must_use]
+    pub fn next_to_resend(&self) -> Option<&M> {
+        let overtaken = self.overtaken.as_ref().and_then(|overtaken| overtaken.first_to_resend());
+        overtaken.or_else(|| self.entries.get(self.resent))?.message()
+    }
+
+    /// The messages that are to be sent again, in order.
+    pub fn to_resend_mut(&mut self) -> impl Iterator<Item = &mut M> {
+        let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| overtaken.states_to_resend());
+        overtaken.chain(self.entries.iter_mut().skip(self.resent)).filter_map(State::message_mut)
+    }
+
     /// Takes back the messages that were to be sent again and that `keeps` refuses, as for a client that has lost the
     /// right to read them. An identifier of QoS 1 is free at once. One of QoS 2 may be known to the client, which would
     /// take the next message under it for the same one: it is released by PUBREL, whether the client knows it or not
     /// ([MQTT-4.3.3-8], [MQTT-4.3.3-11]).
     pub fn withdraw(&mut self, mut keeps: impl FnMut(&M) -> bool) -> Vec<M> {
+        self.withdraw_changed(|message| keeps(message))
+    }
+
+    /// The same, where `keeps` may change what it keeps.
+    pub fn withdraw_changed(&mut self, mut keeps: impl FnMut(&mut M) -> bool) -> Vec<M> {
         let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| overtaken.states_to_resend());
         let mut taken = Vec::new();
         for entry in overtaken.chain(self.entries.iter_mut().skip(self.resent)) {
-            if entry.message().is_none_or(&mut keeps) {
+            if entry.message_mut().is_none_or(&mut keeps) {
                 continue;
             }
             let next = entry.withdrawn();
@@ -108,18 +126,20 @@ impl<M> Outbound<M> {
     }
 
     /// Takes back, like [`withdraw`](Self::withdraw), the messages to be sent again that are too large for the peer's
-    /// present limit ([MQTT-3.1.2-25]). `bytes_max` returns a bound on a packet that costs less than to encode it.
+    /// present limit ([MQTT-3.1.2-25]). `bytes_max` returns a bound on a packet that costs less than to encode it. One
+    /// that `describe` cannot describe stays.
     pub fn withdraw_too_large(
         &mut self,
         bytes_max: impl Fn(&M) -> usize,
-        describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        describe: impl for<'m> Fn(&'m M) -> Option<Outgoing<'m>>,
     ) -> Vec<M> {
         let (version, limit) = (self.config.version, self.config.packet_bytes_max);
         let how = Transmission { dup: true, packet_id: Some(PacketId::FIRST), ..Transmission::default() };
         let mut scratch = Vec::new();
         self.withdraw(|message| {
             scratch.clear();
-            bytes_max(message) <= limit || describe(message).transmit(version, how, limit, &mut scratch).is_ok()
+            bytes_max(message) <= limit
+                || describe(message).is_none_or(|one| one.transmit(version, how, limit, &mut scratch).is_ok())
         })
     }
 
@@ -128,7 +148,7 @@ impl<M> Outbound<M> {
         entry: &State<M>,
         id: PacketId,
         holds_back: &impl Fn(PacketId) -> bool,
-        describe: &impl for<'m> Fn(&'m M) -> Outgoing<'m>,
+        describe: &impl for<'m> Fn(&'m M) -> Option<Outgoing<'m>>,
         out: &mut Vec<u8>,
     ) -> Again {
         let version = self.config.version;
@@ -143,8 +163,9 @@ impl<M> Outbound<M> {
                 if self.quota == 0 {
                     return Again::Closed;
                 }
+                let Some(outgoing) = describe(message) else { return Again::Closed };
                 let how = Transmission { dup: true, packet_id: Some(id), ..Transmission::default() };
-                let sent = describe(message).transmit(version, how, self.config.packet_bytes_max, out).is_ok();
+                let sent = outgoing.transmit(version, how, self.config.packet_bytes_max, out).is_ok();
                 self.quota -= u16::from(sent);
                 sent
             }

@@ -74,6 +74,11 @@ impl<M> Overtaken<M> {
         Some((*id, state))
     }
 
+    /// The same, to look at.
+    pub(super) fn first_to_resend(&self) -> Option<&State<M>> {
+        self.exchanges.range(self.resent..).next().map(|(_, (_, state))| state)
+    }
+
     /// All that have to be sent again, the oldest first.
     pub(super) fn states_to_resend(&mut self) -> impl Iterator<Item = &mut State<M>> {
         self.exchanges.range_mut(self.resent..).map(|(_, (_, state))| state)

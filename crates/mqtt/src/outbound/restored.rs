@@ -58,11 +58,7 @@ impl<M> Outbound<M> {
     /// The messages of unfinished exchanges, oldest first.
     pub fn messages_mut(&mut self) -> impl Iterator<Item = &mut M> {
         let overtaken = self.overtaken.iter_mut().flat_map(|overtaken| overtaken.states_mut());
-        let entries = overtaken.chain(&mut self.entries);
-        entries.filter_map(|entry| match entry {
-            State::AwaitingPuback(message) | State::AwaitingPubrec(message) => Some(message),
-            State::AwaitingPubcomp | State::Reserved | State::Finished => None,
-        })
+        overtaken.chain(&mut self.entries).filter_map(State::message_mut)
     }
 
     // Fills the entries up to an identifier, which then fits with them into `most` places.

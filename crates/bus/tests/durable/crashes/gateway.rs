@@ -81,7 +81,7 @@ impl Gateway {
         store.set_holding(rules.holds);
         let Recovered { sessions, losses, .. } = Recovered::load(&store);
         assert!(losses.is_none(), "{losses:?}");
-        let sessions = sessions.into_iter().map(|one| (one.key.clone(), Session::of(one))).collect();
+        let sessions = sessions.into_iter().map(|one| (one.key.clone(), Session::of(&store, one))).collect();
         Self { store, rules, sessions, held: Default::default() }
     }
 
@@ -271,11 +271,11 @@ impl Session {
         Self { log, queue, released, received, owed, latest, connected: false, greeting }
     }
 
-    fn of(restored: RestoredSession) -> Self {
+    fn of(store: &MemoryStore, restored: RestoredSession) -> Self {
         let RestoredSession { log, deliveries, released, received, .. } = restored;
         let mut session = Self::new(log);
         session.queue.extend(deliveries.into_iter().map(|one| {
-            let (message, qos) = (number(&one.message), one.manner.qos);
+            let (message, qos) = (number(&store.read(one.stored.message()).unwrap()), one.manner.qos);
             let (completion, may_be_sent, stored) = (Completion::Ready, one.may_be_sent, one.stored);
             (stored.sequence(), Held { stored, message, qos, completion, sent: false, may_be_sent })
         }));

@@ -32,7 +32,7 @@ impl MqttMailbox {
         Description {
             subscriptions: self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.len()),
             queued: self.queue.len(),
-            queued_bytes: self.queue_bytes,
+            queued_bytes: self.queue.bytes(),
             inflight: self.outbound.in_flight(),
             inflight_bytes: self.inflight_bytes,
             durable: self.durable.is_some(),

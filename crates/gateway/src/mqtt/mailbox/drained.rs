@@ -1,6 +1,8 @@
 //! The result of a drain.
 
 use bytes::Bytes;
+use fogmux_bus::Completion;
+use fogmux_mqtt::PacketId;
 
 use crate::delivery_times::Marks;
 
@@ -19,6 +21,13 @@ pub(in crate::mqtt) struct Drained {
     pub(in crate::mqtt) too_large: u64,
     /// Messages that the store has not taken.
     pub(in crate::mqtt) refused: u64,
+    /// Messages that the store has lost, by damage.
+    pub(in crate::mqtt) lost_in_store: u64,
+    /// Messages that the client may not read any more, as was seen when they were read back.
+    pub(in crate::mqtt) unreadable: u64,
+    /// Messages of QoS 2 among them that were to be sent again: their PUBRELs are sent when `committed`.
+    pub(in crate::mqtt) released: Vec<PacketId>,
+    pub(in crate::mqtt) committed: Completion,
     /// Whether more could be sent at once if the output had room.
     pub(in crate::mqtt) more: bool,
     /// Whether the queue is empty.

@@ -47,13 +47,16 @@ impl MqttMailbox {
     #[cfg(test)]
     pub(in crate::mqtt) fn payloads(&self) -> Vec<(*const u8, usize)> {
         let all = self.queue.iter().chain(self.outbound.messages());
-        all.map(|kept| (kept.message.payload.as_ptr(), kept.message.payload.len())).collect()
+        all.filter_map(|kept| kept.message()).map(|one| (one.payload.as_ptr(), one.payload.len())).collect()
     }
 
-    /// Drops the oldest messages of an absent client until it holds `bytes` at most. Returns how many had to go, and
-    /// the bytes that are left: messages in flight do not go.
+    /// Has an absent client hold `bytes` at most. Messages that the store has leave memory; if that is not enough the
+    /// oldest are dropped, but none in flight. Returns how many were dropped, and the bytes that are left.
     pub(in crate::mqtt) fn trim(&mut self, bytes: usize) -> (u64, usize) {
         let mut dropped = 0;
+        if self.buffered_bytes() > bytes {
+            self.send_all_away();
+        }
         while !self.connected && self.buffered_bytes() > bytes && self.drop_oldest() {
             dropped += 1;
         }
@@ -71,7 +74,7 @@ impl MqttMailbox {
     /// hold together.
     pub(super) fn may_grow(&self, cost: usize) -> bool {
         self.connected
-            || cost <= self.queue_bytes
+            || cost <= self.queue.memory()
             || !(self.bounds.is_very_tight() && self.account.is_heaviest())
             || self.bounds.fits_absent(self.buffered_bytes() + cost)
     }
@@ -80,7 +83,7 @@ impl MqttMailbox {
     /// QoS 1 or 2 learns it at its next turn, or when memory is reclaimed.
     pub(super) fn may_take(&mut self, cost: usize, qos: Qos, held: usize, now: Timestamp) -> bool {
         self.note_begun(now);
-        let takes = self.bounds.may_take(held, self.queue_bytes + cost, self.standing(now), &self.account);
+        let takes = self.bounds.may_take(held, self.queue.memory() + cost, self.standing(now), &self.account);
         if !takes && qos > Qos::AtMostOnce && self.connected {
             self.lost = true;
         }

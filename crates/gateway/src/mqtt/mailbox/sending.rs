@@ -17,18 +17,22 @@ impl MqttMailbox {
         let overrun = self.is_overrun();
         let mut drained = Drained { overrun, lost: std::mem::take(&mut self.lost), ..Drained::default() };
         let level = self.level();
-        if self.outbound.is_resending() {
+        while self.outbound.is_resending() {
             let stop = self.bounds.out_bytes;
             let held_back = self.durable.as_ref().map_or(&[][..], |durable| durable.held_back());
             let holds_back = |id| held_back.contains(&id);
             // Of a message that was restored nobody knows for certain that it was sent (ADR 0042).
             let doubtful = self.doubtful;
-            let over = |kept: &Kept| doubtful && kept.message.is_expired(now);
+            let over = |kept: &Kept| doubtful && kept.is_expired(now);
             let out = &mut self.out;
             let unsent = self.outbound.resend_but(holds_back, over, stop, |kept| translate::describe(kept, now), out);
             self.inflight_bytes -= unsent.iter().map(Kept::cost).sum::<usize>().min(self.inflight_bytes);
             self.finish(unsent.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
             self.doubtful &= self.outbound.is_resending();
+            let is_away = self.out.len() < stop && self.outbound.next_to_resend().is_some_and(Kept::is_away);
+            if !is_away || !self.read_back(now, cx, &mut drained) {
+                break;
+            }
         }
         // Otherwise the window stopped it, which an acknowledgement opens.
         let resends_more = self.outbound.is_resending() && self.out.len() >= self.bounds.out_bytes;
@@ -87,12 +91,18 @@ impl MqttMailbox {
     fn refill(&mut self, now: Timestamp, cx: &mut Context<'_>, drained: &mut Drained) {
         while self.out.len() < self.bounds.out_bytes && drained.tail.is_none() {
             let Some(front) = self.queue.front() else { break };
-            if front.message.is_expired(now) {
+            if front.is_expired(now) {
                 drained.expired += 1;
                 self.drop_oldest();
                 continue;
             }
             if front.qos != Qos::AtMostOnce && !self.window_open() {
+                break;
+            }
+            if front.is_away() {
+                if self.read_back(now, cx, drained) {
+                    continue;
+                }
                 break;
             }
             match self.fate(front, cx) {
@@ -104,7 +114,7 @@ impl MqttMailbox {
                     continue;
                 }
             }
-            let Some(kept) = self.pop() else { break };
+            let Some(kept) = self.queue.pop_front() else { break };
             drained.tail = self.send(kept, now, drained);
         }
     }
@@ -114,7 +124,7 @@ impl MqttMailbox {
     pub(super) fn send(&mut self, mut kept: Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
         let mut stored = kept.stored.take();
         self.skip_to(stored.as_deref());
-        let outgoing = translate::describe(&kept, now);
+        let outgoing = translate::describe(&kept, now)?;
         let large = outgoing.payload.len() > LARGE_BYTES;
         let inflight_bytes = &mut self.inflight_bytes;
         let keep = || {
@@ -128,16 +138,17 @@ impl MqttMailbox {
             self.outbound.publish(&outgoing, keep, &mut self.out)
         };
         let sent = matches!(sent, Sent::Sent(_));
+        let message = kept.message()?;
         if sent && kept.timed {
-            self.marks.note_message(&kept.message);
+            self.marks.note_message(message);
         }
         #[cfg(feature = "traces")]
         if sent && !kept.timed {
-            self.marks.note_uncounted(&kept.message, kept.retain);
+            self.marks.note_uncounted(message, kept.retain);
         }
         drained.sent += u64::from(sent);
         drained.too_large += u64::from(!sent);
         self.finish(stored.map(|stored| *stored));
-        (large && sent).then(|| kept.message.payload.clone())
+        (large && sent).then(|| message.payload.clone())
     }
 }

@@ -95,7 +95,7 @@ impl MqttMailbox {
     pub(in crate::mqtt) fn shared_in_flight(&self, groups: &LeftGroups) -> Vec<ForOthers> {
         let shared = self.outbound.messages().filter(|kept| kept.share != 0 && kept.qos == Qos::AtLeastOnce);
         let for_others = |kept: &Kept| {
-            let (message, subscription) = (Arc::clone(&kept.message), Arc::clone(groups.get(&kept.share)?));
+            let (message, subscription) = (Arc::clone(kept.message()?), Arc::clone(groups.get(&kept.share)?));
             // Its record is forgotten with the session.
             Some(ForOthers { message, subscription, stored: None })
         };
@@ -121,12 +121,12 @@ impl MqttMailbox {
         while left.messages.len() < max
             && let Some(mut kept) = self.queue.pop_front()
         {
-            let Some(subscription) = left_by(&kept) else {
+            // Messages of shared subscriptions do not leave memory.
+            let (Some(subscription), Some(message)) = (left_by(&kept), kept.message().cloned()) else {
                 stay.push(kept);
                 continue;
             };
-            self.queue_bytes = self.queue_bytes.saturating_sub(kept.cost());
-            let (message, stored) = (Arc::clone(&kept.message), kept.stored.take());
+            let stored = kept.stored.take();
             left.messages.push(ForOthers { message, subscription, stored });
         }
         left.waited = u64::try_from(left.messages.len()).unwrap_or(u64::MAX);
@@ -178,30 +178,18 @@ impl MqttMailbox {
 
     /// Drops the messages that the client may not read any more: those that wait, and those that were to be sent again.
     pub(in crate::mqtt) fn drop_unreadable(&mut self, asked: &RefCell<Asked>, groups: &LeftGroups) -> Unread {
-        let may_read = |kept: &Kept| asked.borrow_mut().may_read(&kept.message.topic);
+        // Those that are in the store only are looked at when they are read back.
+        let may_read = |kept: &Kept| kept.message().is_none_or(|one| asked.borrow_mut().may_read(&one.topic));
         let mut dropped = self.outbound.withdraw(may_read);
         let mut left = Left::default();
         dropped.retain_mut(|kept| {
-            let Some(subscription) = groups.get(&kept.share).filter(|_| kept.qos == Qos::AtLeastOnce) else {
-                return true;
-            };
-            let (message, subscription) = (Arc::clone(&kept.message), Arc::clone(subscription));
+            let of_group = groups.get(&kept.share).filter(|_| kept.qos == Qos::AtLeastOnce);
+            let (Some(subscription), Some(message)) = (of_group.cloned(), kept.message().cloned()) else { return true };
             left.messages.push(ForOthers { message, subscription, stored: kept.stored.take() });
             false
         });
-        let again = dropped.len();
         self.inflight_bytes = self.outbound.messages().map(Kept::cost).sum();
-        let queue_bytes = &mut self.queue_bytes;
-        self.queue.retain_mut(|kept| {
-            let stays = may_read(kept);
-            if !stays {
-                *queue_bytes = queue_bytes.saturating_sub(kept.cost());
-                let stored = kept.stored.take();
-                dropped.push(kept.with(stored));
-            }
-            stays
-        });
-        let waited = dropped.split_off(again);
+        let waited = self.queue.take_unless(may_read);
         let count = u64::try_from(waited.len()).unwrap_or(u64::MAX);
         let released = self.give_up(dropped);
         self.finish(waited.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));

@@ -69,7 +69,8 @@ impl MqttMailbox {
     /// Takes a retained message that was pulled for this session.
     pub(in crate::mqtt) fn pull(&mut self, mut kept: Kept, gather: &Gather) {
         if let Some(durable) = self.durable.as_mut().filter(|_| kept.qos > Qos::AtMostOnce) {
-            let Some(stored) = durable.pull(&kept.message, kept.manner(), gather) else { return };
+            let Some(message) = kept.message() else { return };
+            let Some(stored) = durable.pull(message, kept.manner(), gather) else { return };
             kept.stored = Some(stored);
         }
         self.enqueue_retained(kept);
@@ -115,7 +116,8 @@ impl MqttMailbox {
     pub(in crate::mqtt) fn is_forgotten(&self) -> bool {
         let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
         let asked = self.durable.as_ref().and_then(|durable| durable.asked);
-        let wakes = self.out.is_empty() && asked.is_some() && asked == first;
+        // A message that is read back wakes it as well.
+        let wakes = self.out.is_empty() && (self.is_reading_back() || (asked.is_some() && asked == first));
         let waits = || self.fate_of_first(&mut Context::from_waker(Waker::noop())) == Some(Fate::Unstored);
         !wakes && (self.is_sendable() || waits())
     }
@@ -161,17 +163,10 @@ impl MqttMailbox {
         if !is_refused {
             return 0;
         }
-        let mut refused = Vec::new();
-        for mut kept in self.queue.split_off(self.queue.len() - behind) {
-            if kept.stored.as_ref().is_some_and(|stored| stored.is_refused()) {
-                self.queue_bytes = self.queue_bytes.saturating_sub(kept.cost());
-                refused.extend(kept.stored.take().map(|stored| *stored));
-            } else {
-                self.queue.push_back(kept);
-            }
-        }
+        let is_refused = |kept: &Kept| kept.stored.as_ref().is_some_and(|stored| stored.is_refused());
+        let refused = self.queue.take_of_last(behind, is_refused);
         let count = u32::try_from(refused.len()).unwrap_or(u32::MAX);
-        self.finish(refused);
+        self.finish(refused.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
         count
     }
 
@@ -183,20 +178,20 @@ impl MqttMailbox {
     /// The session ends, or ends with its connection from now on: its records are forgotten.
     pub(in crate::mqtt) fn end_durable(&mut self) -> Completion {
         let Some(durable) = self.durable.take() else { return Completion::Ready };
-        let kept = self.queue.iter_mut().chain(self.outbound.messages_mut());
-        let deliveries = kept.filter_map(|kept| kept.stored.take()).map(|stored| *stored).collect();
-        self.queue_bytes = self.queue.iter().map(Kept::cost).sum();
+        let mut deliveries = self.queue.take_records();
+        deliveries.extend(self.outbound.messages_mut().filter_map(|kept| kept.stored.take()).map(|stored| *stored));
         self.inflight_bytes = self.outbound.messages().map(Kept::cost).sum();
         durable.end(deliveries)
     }
 
-    /// Gives up messages in flight that are too large for the client that has come.
-    pub(super) fn give_up_too_large(&mut self, now: Timestamp) {
+    /// Gives up messages in flight that are too large for the client that has come, as far as they are in memory; see
+    /// [`give_up`](Self::give_up).
+    pub(super) fn give_up_too_large(&mut self, now: Timestamp) -> Vec<PacketId> {
         // A subscription identifier has five bytes at most.
         let bytes_max = |kept: &Kept| kept.cost() + 5 * kept.ids.len();
         let unsent = self.outbound.withdraw_too_large(bytes_max, |kept| translate::describe(kept, now));
         self.inflight_bytes -= unsent.iter().map(Kept::cost).sum::<usize>().min(self.inflight_bytes);
-        drop(self.give_up(unsent));
+        self.give_up(unsent)
     }
 
     /// Gives up messages that were in flight. Those of QoS 2 are released, which the store has to know before PUBREL
@@ -243,16 +238,8 @@ impl MqttMailbox {
 
     /// Drops messages from the queue that have expired.
     pub(in crate::mqtt) fn drop_expired(&mut self, now: Timestamp) {
-        let (mut over, queue_bytes) = (Vec::new(), &mut self.queue_bytes);
-        self.queue.retain_mut(|kept| {
-            let is_over = kept.message.is_expired(now);
-            if is_over {
-                *queue_bytes = queue_bytes.saturating_sub(kept.cost());
-                over.extend(kept.stored.take().map(|stored| *stored));
-            }
-            !is_over
-        });
-        self.finish(over);
+        let over = self.queue.take_unless(|kept| !kept.is_expired(now));
+        self.finish(over.into_iter().filter_map(|kept| kept.stored).map(|stored| *stored));
         drop(self.append());
     }
 
@@ -270,7 +257,7 @@ impl MqttMailbox {
             match exchange {
                 // One whose identifier does not fit was never sent, so it cannot have been released.
                 None => drop(self.outbound.restore(id, Unfinished::Release)),
-                Some((kept, true)) if kept.qos == Qos::AtLeastOnce && kept.message.is_expired(now) => {
+                Some((kept, true)) if kept.qos == Qos::AtLeastOnce && kept.is_expired(now) => {
                     over.extend(kept.stored.map(|stored| *stored));
                 }
                 Some((kept, true)) if self.queue.is_empty() => {

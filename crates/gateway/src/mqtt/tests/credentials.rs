@@ -14,7 +14,7 @@ use fogmux_auth::{
 };
 use fogmux_bus::{
     Timestamp,
-    durable::{MemoryStore, Recovered},
+    durable::{MemoryStore, Recovered, RestoredDelivery, SessionStore},
 };
 use fogmux_mqtt::Authentication;
 use fogmux_net::{Channel, ProvenPsk};
@@ -134,8 +134,10 @@ fn a_restored_session_has_the_groups_that_its_client_had() {
         })
         .await;
     });
-    let waiting = Recovered::load(&store.crashed(usize::MAX)).sessions.into_iter();
-    let payloads = waiting.map(|one| one.deliveries.iter().map(|one| one.message.payload.to_vec()).collect::<Vec<_>>());
+    let store = store.crashed(usize::MAX);
+    let waiting = Recovered::load(&store).sessions.into_iter();
+    let payload = |one: &RestoredDelivery| store.read(one.stored.message()).unwrap().payload.to_vec();
+    let payloads = waiting.map(|one| one.deliveries.iter().map(payload).collect::<Vec<_>>());
     assert_eq!(payloads.collect::<Vec<_>>(), [vec![b"1".to_vec(), b"3".to_vec()], vec![]]);
 }
 

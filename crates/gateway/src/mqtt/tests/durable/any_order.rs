@@ -170,7 +170,7 @@ impl World {
     /// One step. Returns whether the process is to end.
     async fn step(&mut self, house: &House, store: &MemoryStore) -> bool {
         let who = self.random.below(NAMES.len());
-        match self.random.below(48) {
+        match self.random.below(54) {
             0..8 => self.publish().await,
             8..24 => drop(self.handle(who).await),
             24..31 => {
@@ -187,6 +187,15 @@ impl World {
             43..45 => store.set_full(false),
             45 => self.second().await,
             46 => return true,
+            47..51 => {
+                let count = self.random.below(3);
+                store.answer(count);
+            }
+            51..53 => {
+                // As when memory is nearly gone: messages in flight leave it as well.
+                let sessions = house.ctx.door.sessions.all();
+                sessions.iter().for_each(|(_, slot)| slot.with(|mailbox| mailbox.send_all_away()));
+            }
             // The session is taken over.
             _ => {
                 self.parties[who].leave();
@@ -205,6 +214,7 @@ impl World {
         while idle < 4 {
             let mut any = store.waiting() > 0;
             store.commit(usize::MAX);
+            store.answer(usize::MAX);
             for who in 0..NAMES.len() {
                 self.connect(house, who).await;
                 Self::turns().await;
@@ -256,6 +266,7 @@ fn run_seed(seed: u64) {
         store = store.crashed(world.random.below(store.waiting() + 1));
         world.parties.iter_mut().for_each(Party::leave);
         world.seconds = 0;
+        store.set_reading_later(true);
         run_stored(&store, async |house: House| {
             tokio::time::pause();
             while steps > 0 {

@@ -11,9 +11,10 @@ fn wills_in(store: &MemoryStore) -> (usize, usize) {
     assert!(losses.is_none(), "{losses:?}");
     let of_sessions = sessions.iter().filter_map(|session| session.will.as_ref()).map(|(_, will)| will);
     let due = of_sessions.chain(wills.iter().map(|will| &will.message));
-    let delivered = sessions.iter().flat_map(|session| &session.deliveries).map(|one| &*one.message);
-    let is_gone = |message: &&fogmux_bus::durable::StoredMessage| *message.payload == b"gone"[..];
-    (due.filter(is_gone).count(), delivered.filter(is_gone).count())
+    let delivered = sessions.iter().flat_map(|session| &session.deliveries);
+    let delivered = delivered.filter_map(|one| store.read(one.stored.message()));
+    let is_gone = |message: &fogmux_bus::durable::StoredMessage| *message.payload == b"gone"[..];
+    (due.filter(|one| is_gone(one)).count(), delivered.filter(is_gone).count())
 }
 
 /// The outcome at each moment at which the process may end, from the takeover on.
