@@ -332,6 +332,21 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_of_its_kind_or_longer() {
+        let all = [KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::Rsa2048, KeyKind::Rsa3072, KeyKind::Rsa4096];
+        let admitted = |kind: KeyKind| all.into_iter().filter(|other| kind.admits(*other)).count();
+        assert_eq!(all.map(admitted), [1, 1, 3, 2, 1]);
+        for (curve, kind) in
+            [(&rcgen::PKCS_ECDSA_P256_SHA256, KeyKind::EcdsaP256), (&rcgen::PKCS_ECDSA_P384_SHA384, KeyKind::EcdsaP384)]
+        {
+            let key = rcgen::KeyPair::generate_for(curve).unwrap();
+            let made = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+            let kinds: Vec<KeyKind> = all.into_iter().filter(|kind| kind.is_in(made.der())).collect();
+            assert_eq!(kinds, [kind]);
+        }
+    }
+
+    #[test]
     fn what_has_neither_forward_secrecy_nor_the_blessing_of_rfc_7925_is_weak() {
         let weak: Vec<_> = PROFILES.iter().filter(|profile| profile.weak.is_some()).map(|p| p.name).collect();
         assert_eq!(weak, ["none", "low"]);
