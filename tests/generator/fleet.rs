@@ -1,6 +1,7 @@
 //! Fleets from one script.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,6 +14,8 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "a fleet counts each message of each group, and the whole is their sum", run: counted },
     Case { name: "a group that cannot connect is named", run: unconnected },
     Case { name: "the fleet of the page runs, with fewer devices", run: example },
+    Case { name: "a fleet that was interrupted twice goes on with whole repetitions", run: resumed },
+    Case { name: "fleets with OSCORE, and over links that delay and lose", run: elsewhere },
 ];
 
 /// Rates that divide the time: what is due is known to the message. Two groups of one door have the same client numbers
@@ -154,6 +157,84 @@ fn example() -> Result<String> {
     for (name, due) in [("meters", 160.0), ("cameras", 15.0)] {
         let sent = number(&run_of(&report, name)?, "sent")?;
         ensure!(sent == due, "{name}: {sent} sent");
+    }
+    Ok(String::new())
+}
+
+/// When the repetitions of all runs began, name by name.
+fn begun(report: &Value) -> Result<Vec<(String, Vec<u64>)>> {
+    let runs = report.get("runs").and_then(Value::as_array).context("no runs")?;
+    let of_run = |run: &Value| {
+        let name = run.get("name").and_then(Value::as_str).context("no name")?;
+        let outcomes = run.get("outcomes").and_then(Value::as_array).context("no outcomes")?;
+        let times = outcomes.iter().map(|outcome| outcome.get("began_unix_ms").and_then(Value::as_u64));
+        Ok((name.to_owned(), times.collect::<Option<Vec<u64>>>().context("no time")?))
+    };
+    runs.iter().map(of_run).collect()
+}
+
+fn resumed() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let file = written(place.path(), &SCRIPT.replacen("seconds = 2", "seconds = 0.3", 1))?;
+    let out = place.path().join("out");
+    let words = ["fleet", &file, "--repeat", "6", "--out", &out.display().to_string()].map(str::to_owned);
+    let journal = out.join("unfinished.jsonl");
+    for (until, more) in [("#3", None), ("#5", Some("--resume"))] {
+        let all: Vec<&str> = words.iter().map(String::as_str).chain(more).collect();
+        let mut generator = bench(&all)?.env("TMPDIR", place.path()).spawn()?;
+        let mut lines = BufReader::new(generator.stderr.take().context("no standard error")?).lines();
+        let begins = |line: &str| line.starts_with(until);
+        ensure!(lines.any(|line| line.is_ok_and(|line| begins(&line))), "it ended before {until}");
+        generator.kill()?;
+        generator.wait()?;
+        // As if it had been killed while it wrote the last repetition: the group that comes last lacks it.
+        let text = fs::read_to_string(&journal)?;
+        let whole: Vec<&str> = text.lines().collect();
+        let (_, kept) = whole.split_last().context("an empty journal")?;
+        fs::write(&journal, kept.join("\n") + "\n")?;
+    }
+    let all: Vec<&str> = words.iter().map(String::as_str).chain(["--resume"]).collect();
+    let done = bench(&all)?.output()?;
+    ensure!(done.status.success(), "{}: {}", done.status, String::from_utf8_lossy(&done.stderr));
+    let report: Value = serde_json::from_slice(&fs::read(out.join("report.json"))?)?;
+    let begun = begun(&report)?;
+    let (_, first) = begun.first().context("no runs")?;
+    ensure!(first.len() == 6 && first.is_sorted(), "{begun:?}");
+    // The repetitions that stand beside each other are those of one time.
+    ensure!(begun.iter().all(|(_, times)| times == first), "{begun:?}");
+    Ok(String::new())
+}
+
+fn elsewhere() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let lamps = "[[group]]\nname = \"lamps\"\ncount = 6\ndoor = \"coap\"\nsecurity = \"oscore\"\ntopic = \"f/lamps/{}\"\n\
+                 qos = 1\nperiod_seconds = 0.5\nconsumer_door = \"coap\"\nconsumers = 6\n";
+    let valves = "[[group]]\nname = \"valves\"\ncount = 4\ndoor = \"mqtt\"\ntopic = \"f/valves\"\nqos = 1\n\
+                  period_seconds = 0.5\n";
+    // Nothing is lost for good, since what is confirmed is sent again: after 2 s, 4 s, … (RFC 7252 §4.2).
+    for link in ["loopback", "lossless", "delay=10ms", "seeded,loss=3%"] {
+        let file =
+            written(place.path(), &format!("seconds = 1\ndrain_seconds = 30\nlink = \"{link}\"\n{lamps}{valves}"))?;
+        let report = parse(&bench(&["fleet", &file, "--json"])?.output()?).with_context(|| link.to_owned())?;
+        for (name, due) in [("lamps", 12.0), ("valves", 8.0)] {
+            let outcome = run_of(&report, name)?;
+            check(&outcome).with_context(|| format!("{link}: {name}"))?;
+            ensure!(number(&outcome, "sent")? == due, "{link}: {name}: {} sent", number(&outcome, "sent")?);
+        }
+        let whole = run_of(&report, "fleet")?;
+        let frames = whole.pointer("/bytes/wire/packets_up").and_then(Value::as_f64);
+        ensure!(frames.is_some_and(|frames| frames >= 20.0) == (link != "loopback"), "{link}: {frames:?} frames");
+    }
+    let others = lamps.replace("lamps", "lights");
+    let plain = valves.replacen("door = \"mqtt\"", "door = \"xmpp\"", 1);
+    for (text, code, why) in [
+        (format!("seconds = 1\n{lamps}{others}"), 65, "one group with OSCORE"),
+        (format!("seconds = 1\n{}", lamps.replace("consumer_door = \"coap\"\n", "")), 65, "consumer_door = \"coap\""),
+        (format!("seconds = 1\nlink = \"lossless\"\n{lamps}{plain}"), 69, "group \"valves\""),
+    ] {
+        let done = bench(&["fleet", &written(place.path(), &text)?])?.output()?;
+        let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        ensure!(done.status.code() == Some(code) && said.contains(why), "{why}: {}: {said}", done.status);
     }
     Ok(String::new())
 }

@@ -5,6 +5,7 @@ mod comings;
 mod doors;
 mod faults;
 mod fleet;
+mod handshakes;
 mod links;
 mod load;
 mod peers;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         load::CASES,
         comings::CASES,
         fleet::CASES,
+        handshakes::CASES,
         secrets::CASES,
         reports::CASES,
         readme::CASES,

@@ -22,6 +22,7 @@ const SHORTER: &[(&str, Result<&[&str], &str>)] = &[
     ("matrix ", Ok(&["--doors", "mqtt,http1", "--securities", "none", "--seconds", "0.2", "--repeat", "1"])),
     ("curve ", Ok(&["--rates", "20,40", "--count", "10", "--repeat", "1"])),
     ("fleet ", Err("fleet.rs: with fewer devices, for less time")),
+    ("handshakes ", Ok(&["--seconds", "0.02", "--repeat", "1"])),
     ("compare ", Ok(&[])),
     ("pair ", Err("reports.rs: two programs have to be there")),
     ("paper list", Ok(&[])),

@@ -75,7 +75,8 @@ fn openssl(options: &Options, profile: Option<&'static Profile>, alpn: &[&[u8]])
     }
     let own = options.own.as_ref().filter(|_| !by_key);
     let client = fogmux_net::openssl::Client {
-        offer: profile.map_or(&PSK.accept, |profile| &profile.offer),
+        offer: options.offer().unwrap_or(&PSK.accept),
+        group: options.only.group,
         alpn,
         psk: psk.map(|psk| (psk.identity.as_bytes(), psk.key.as_slice())),
         ca: if by_key { None } else { options.trust.authority()? },

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use fogmux_coap::server::StreamLimits;
 use fogmux_dtls::client::ClientConfig;
-use fogmux_dtls::{Alert, Suite, Suite13};
+use fogmux_dtls::{Alert, Group, Suite, Suite13};
 use fogmux_net::TlsError;
 use fogmux_net::pem;
-use fogmux_net::profile::Version;
+use fogmux_net::profile::{self, Version};
 use rustls::KeyLog;
 use rustls::sign::CertifiedKey;
 use tokio::net::UdpSocket;
@@ -109,22 +109,34 @@ impl Link {
 /// server's certificate must carry.
 pub fn config(name: &str, options: &Options) -> Result<ClientConfig, ClientError> {
     let (suites, suites_13) = suites(options)?;
+    let groups = groups(options)?;
     let key_log = options.key_log.clone().map(|log| log as Arc<dyn KeyLog>);
     let by_key = options.profile.is_none_or(|profile| profile.psk || profile.offer.suites.is_empty());
     if let Some(Psk { identity, key }) = options.psk.as_ref().filter(|_| by_key) {
-        return Ok(ClientConfig { suites, suites_13, key_log, ..ClientConfig::psk(identity.as_bytes(), key) });
+        return Ok(ClientConfig { suites, suites_13, groups, key_log, ..ClientConfig::psk(identity.as_bytes(), key) });
     }
     let certified_key = options.own.as_ref().map(certified).transpose()?;
     let verifier = tls::verifier(&options.trust)?;
     let config = ClientConfig::certificates(verifier, tls::server_name(name)?);
-    Ok(ClientConfig { certified_key, suites, suites_13, key_log, ..config })
+    Ok(ClientConfig { certified_key, suites, suites_13, groups, key_log, ..config })
+}
+
+/// The groups of DTLS: both, or the one that is asked for.
+fn groups(options: &Options) -> Result<Vec<Group>, ClientError> {
+    match options.only.group {
+        None => Ok(Group::ALL.to_vec()),
+        Some(profile::Group::X25519) => Ok(vec![Group::X25519]),
+        Some(profile::Group::Secp256r1) => Ok(vec![Group::Secp256r1]),
+        Some(group @ profile::Group::Secp384r1) => {
+            Err(ClientError::Usage(format!("DTLS has x25519 and secp256r1, and not {}", group.name())))
+        }
+    }
 }
 
 /// The suites of DTLS 1.2 and 1.3: all of both, or those that the profile offers.
 fn suites(options: &Options) -> Result<(Vec<Suite>, Vec<Suite13>), ClientError> {
     let offers = |version, name| {
-        options.profile.is_none_or(|profile| {
-            let offer = &profile.offer;
+        options.offer().is_none_or(|offer| {
             offer.versions.contains(&version) && (offer.suites.is_empty() || offer.suites.contains(&name))
         })
     };

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fogmux_net::channel::Zeroizing;
+use fogmux_net::profile::{Offer, Only};
 use fogmux_net::{KeyLogFile, Profile};
 
 pub use connector::{Connector, Dialer};
@@ -62,8 +63,17 @@ pub struct Options {
     pub oscore: Option<PathBuf>,
     /// The security profile for TLS and DTLS; `None` offers all safe versions and suites.
     pub profile: Option<&'static Profile>,
+    /// The part of the profile's offer that is offered.
+    pub only: Only,
     /// The key log file for secrets of TLS and DTLS.
     pub key_log: Option<Arc<KeyLogFile>>,
+}
+
+impl Options {
+    /// The versions and suites that are offered, where it is not everything that is safe.
+    pub(crate) fn offer(&self) -> Option<&'static Offer> {
+        self.only.offer.or_else(|| self.profile.map(|profile| &profile.offer))
+    }
 }
 
 /// The versions of HTTP.

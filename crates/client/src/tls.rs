@@ -76,14 +76,13 @@ pub fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientErro
 /// A configuration of rustls that offers `alpn`, and of versions and suites what the profile does; shows a certificate
 /// of one's own when it is asked to.
 pub fn config(options: &Options, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
-    let offer = &options.profile.unwrap_or(&profile::MODERN).offer;
-    config_of(options, offer, alpn)
+    config_of(options, options.offer().unwrap_or(&profile::MODERN.offer), alpn)
 }
 
 /// The same for QUIC, which has TLS 1.3 only (RFC 9001 §4.2): of a profile count the suites that it has for that, if
 /// any.
 pub fn quic(options: &Options, alpn: &[&[u8]]) -> Result<QuicClientConfig, ClientError> {
-    let wanted = options.profile.map_or(profile::MODERN.offer, |profile| profile.offer);
+    let wanted = options.offer().copied().unwrap_or(profile::MODERN.offer);
     let newest = wanted.versions.contains(&Version::Tls13);
     let suites = if newest { wanted.suites } else { &[] };
     let config = config_of(options, &Offer { versions: &[Version::Tls13], suites }, alpn)?;
@@ -94,7 +93,7 @@ pub fn quic(options: &Options, alpn: &[&[u8]]) -> Result<QuicClientConfig, Clien
 }
 
 fn config_of(options: &Options, offer: &Offer, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
-    let builder = ClientConfig::builder_with_provider(provider_of(offer))
+    let builder = ClientConfig::builder_with_provider(provider_of(offer, options.only.group))
         .with_protocol_versions(&supported(offer.versions))
         .map_err(ClientError::unavailable)?
         .dangerous()

@@ -6,6 +6,7 @@ mod compare;
 mod curve;
 mod energy;
 mod fleet;
+mod handshakes;
 mod matrix;
 mod paper;
 mod peer;
@@ -72,6 +73,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         }
         Bench::Curve(arguments) => curve::run(arguments),
         Bench::Fleet(arguments) => fleet::run(arguments),
+        Bench::Handshakes(arguments) => handshakes::run(arguments),
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;

@@ -38,7 +38,7 @@ use crate::{
     clients::{ClientTrust, hints::are_same},
     error::TlsError,
     key_log::KeyLogFile,
-    profile::{ClientCertificates, KeyKind, Offer, Security, Version},
+    profile::{ClientCertificates, Group, KeyKind, Offer, Security, Version},
     stream::Socket,
 };
 
@@ -128,7 +128,7 @@ impl Made {
 fn context(settings: &Settings, made: &Made) -> Result<SslContext, TlsError> {
     let (Settings { security, psk, alpn, .. }, Made { certificate, authorities }) = (settings, made);
     let mut builder = SslContext::builder(SslMethod::tls_server())?;
-    restrict(&mut builder, &security.profile.accept)?;
+    restrict(&mut builder, &security.profile.accept, None)?;
     builder.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
     match psk {
         // Without a certificate there is no handshake that would not prove the key: a client that names an identity and
@@ -171,8 +171,8 @@ fn context(settings: &Settings, made: &Made) -> Result<SslContext, TlsError> {
 const SIGNATURES: &str = "ECDSA+SHA256:ECDSA+SHA384:ed25519:rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:\
                           rsa_pss_rsae_sha512:RSA+SHA256:RSA+SHA384:RSA+SHA512";
 
-/// Versions, suites, curves and signatures of an offer, and nothing that outlives a connection.
-fn restrict(builder: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorStack> {
+/// Versions, suites and signatures of an offer, the group or all groups, and nothing that outlives a connection.
+fn restrict(builder: &mut SslContextBuilder, offer: &Offer, group: Option<Group>) -> Result<(), ErrorStack> {
     let version = |version: &Version| match version {
         Version::Tls12 => SslVersion::TLS1_2,
         Version::Tls13 => SslVersion::TLS1_3,
@@ -191,7 +191,12 @@ fn restrict(builder: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorS
     }
     builder.set_sigalgs_list(SIGNATURES)?;
     // secp256r1 first: it is what the profiles of small devices name (RFC 7925 §4.4).
-    builder.set_groups_list("P-256:X25519")?;
+    builder.set_groups_list(match group {
+        None => "P-256:X25519",
+        Some(Group::Secp256r1) => "P-256",
+        Some(Group::X25519) => "X25519",
+        Some(Group::Secp384r1) => "P-384",
+    })?;
     builder.set_options(SslOptions::NO_COMPRESSION | SslOptions::NO_TICKET | SslOptions::NO_RENEGOTIATION);
     builder.set_session_cache_mode(SslSessionCacheMode::OFF);
     builder.set_num_tickets(0)
@@ -236,6 +241,8 @@ fn channel(ssl: &SslRef, chain: &[CertificateDer<'_>]) -> io::Result<Channel> {
 pub struct Client<'a> {
     /// The versions and cipher suites to offer.
     pub offer: &'a Offer,
+    /// The group to offer; `None`: all that a listener has.
+    pub group: Option<Group>,
     /// Application protocols.
     pub alpn: &'a [&'a [u8]],
     /// The identity and the key that both ends share.
@@ -260,7 +267,7 @@ impl Client<'_> {
 
     fn context(&self) -> Result<SslContext, ErrorStack> {
         let mut builder = SslContext::builder(SslMethod::tls_client())?;
-        restrict(&mut builder, self.offer)?;
+        restrict(&mut builder, self.offer, self.group)?;
         if !self.alpn.is_empty() {
             builder.set_alpn_protos(&wire(self.alpn))?;
         }
@@ -357,11 +364,7 @@ pub(crate) fn wire(alpn: &[&[u8]]) -> Vec<u8> {
 
 /// A new RSA key as PKCS #8, which ring cannot make.
 pub(crate) fn rsa_key(kind: KeyKind) -> Result<Option<Zeroizing<Vec<u8>>>, ErrorStack> {
-    let bits = match kind {
-        KeyKind::EcdsaP256 => return Ok(None),
-        KeyKind::Rsa2048 => 2048,
-        KeyKind::Rsa4096 => 4096,
-    };
+    let Some(bits) = kind.rsa_bits() else { return Ok(None) };
     let key = PKey::from_rsa(Rsa::generate(bits)?)?;
     Ok(Some(Zeroizing::new(key.private_key_to_pkcs8()?)))
 }

@@ -29,7 +29,7 @@ use std::{
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256,
 };
 use rustls::{
     RootCertStore,
@@ -173,7 +173,7 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
 /// # Errors
 /// [`PkiError`].
 pub fn ensure_others(directory: &Path, now: SystemTime) -> Result<(), PkiError> {
-    let others = [KeyKind::Rsa2048, KeyKind::Rsa4096].into_iter();
+    let others = [KeyKind::EcdsaP384, KeyKind::Rsa2048, KeyKind::Rsa3072, KeyKind::Rsa4096].into_iter();
     let mut there = others.filter(|kind| files(directory, *kind).certificate.exists());
     there.try_for_each(|kind| ensure_server(directory, kind, &[], now).map(drop))
 }
@@ -190,7 +190,9 @@ pub fn hold(directory: &Path) -> Option<fs::File> {
 fn files(directory: &Path, kind: KeyKind) -> Pki {
     let name = match kind {
         KeyKind::EcdsaP256 => SERVER.to_owned(),
-        KeyKind::Rsa2048 | KeyKind::Rsa4096 => format!("{SERVER}-{}", kind.name()),
+        KeyKind::EcdsaP384 | KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => {
+            format!("{SERVER}-{}", kind.name())
+        }
     };
     Pki {
         ca: directory.join("ca.pem"),
@@ -217,7 +219,8 @@ fn new_key(kind: KeyKind) -> Result<KeyPair, PkiError> {
     let failed = |source| PkiError::Key { file: file(), source };
     match kind {
         KeyKind::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed),
-        KeyKind::Rsa2048 | KeyKind::Rsa4096 => {
+        KeyKind::EcdsaP384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).map_err(failed),
+        KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => {
             let der = new_rsa_key(kind)?;
             let der = PrivatePkcs8KeyDer::from(der.as_slice());
             KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256).map_err(failed)

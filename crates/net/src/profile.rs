@@ -35,13 +35,37 @@ pub enum Stack {
     OpenSsl,
 }
 
-/// Kinds of keys that a profile can ask for.
+/// Groups for the exchange of keys (RFC 8422 §5.1.1, RFC 8446 §4.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// RFC 7748.
+    X25519,
+    /// NIST P-256.
+    Secp256r1,
+    /// NIST P-384.
+    Secp384r1,
+}
+
+/// The part of its profile that a client offers, for measurements; `None` is all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Versions and suites.
+    pub offer: Option<&'static Offer>,
+    /// The one group.
+    pub group: Option<Group>,
+}
+
+/// Kinds of keys, some of which a profile can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
     /// ECDSA on secp256r1.
     EcdsaP256,
+    /// ECDSA on secp384r1.
+    EcdsaP384,
     /// RSA of 2048 bits.
     Rsa2048,
+    /// RSA of 3072 bits.
+    Rsa3072,
     /// RSA of 4096 bits.
     Rsa4096,
 }
@@ -226,12 +250,46 @@ impl Default for Security {
     }
 }
 
+impl Group {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::X25519, Self::Secp256r1, Self::Secp384r1];
+
+    /// Its name in the IANA registry.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X25519 => "x25519",
+            Self::Secp256r1 => "secp256r1",
+            Self::Secp384r1 => "secp384r1",
+        }
+    }
+}
+
 impl KeyKind {
+    /// Bits of the modulus of RSA; none of ECDSA.
+    #[must_use]
+    pub const fn rsa_bits(self) -> Option<u32> {
+        match self {
+            Self::EcdsaP256 | Self::EcdsaP384 => None,
+            Self::Rsa2048 => Some(2048),
+            Self::Rsa3072 => Some(3072),
+            Self::Rsa4096 => Some(4096),
+        }
+    }
+
+    /// Whether a profile that asks for this kind takes a key of another: a longer one of RSA.
+    #[must_use]
+    pub fn admits(self, other: Self) -> bool {
+        self == other || matches!((self.rsa_bits(), other.rsa_bits()), (Some(least), Some(bits)) if bits >= least)
+    }
+
     /// Its name on the command line and in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::EcdsaP256 => "ecdsa",
+            Self::EcdsaP384 => "ecdsa-p384",
+            Self::Rsa3072 => "rsa3072",
             Self::Rsa2048 => "rsa2048",
             Self::Rsa4096 => "rsa4096",
         }
@@ -242,12 +300,13 @@ impl KeyKind {
     pub fn is_in(self, certificate: &[u8]) -> bool {
         let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
         let Ok(key) = certificate.public_key().parsed() else { return false };
-        let rsa_bits = if let PublicKey::RSA(key) = &key { Some(key.key_size()) } else { None };
-        match self {
-            // A point of two coordinates of 256 bits behind a byte that says it is not compressed (SEC 1 §2.3.3).
-            Self::EcdsaP256 => matches!(&key, PublicKey::EC(point) if point.data().len() == 65),
-            Self::Rsa2048 => rsa_bits.is_some_and(|bits| bits >= 2048),
-            Self::Rsa4096 => rsa_bits.is_some_and(|bits| bits >= 4096),
+        // A point of two coordinates behind a byte that says it is not compressed (SEC 1 §2.3.3).
+        let is_point = |bytes: usize| matches!(&key, PublicKey::EC(point) if point.data().len() == 1 + 2 * bytes);
+        match (self, self.rsa_bits(), &key) {
+            (Self::EcdsaP256, ..) => is_point(32),
+            (Self::EcdsaP384, ..) => is_point(48),
+            (_, Some(least), PublicKey::RSA(key)) => key.key_size() >= usize::try_from(least).unwrap_or(usize::MAX),
+            (Self::Rsa2048 | Self::Rsa3072 | Self::Rsa4096, ..) => false,
         }
     }
 }
@@ -269,6 +328,21 @@ mod tests {
         for Profile { offer, accept, name, .. } in PROFILES {
             assert!(offer.versions.iter().all(|version| accept.versions.contains(version)), "{name}");
             assert!(offer.suites.iter().all(|suite| accept.suites.contains(suite)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_of_its_kind_or_longer() {
+        let all = [KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::Rsa2048, KeyKind::Rsa3072, KeyKind::Rsa4096];
+        let admitted = |kind: KeyKind| all.into_iter().filter(|other| kind.admits(*other)).count();
+        assert_eq!(all.map(admitted), [1, 1, 3, 2, 1]);
+        for (curve, kind) in
+            [(&rcgen::PKCS_ECDSA_P256_SHA256, KeyKind::EcdsaP256), (&rcgen::PKCS_ECDSA_P384_SHA384, KeyKind::EcdsaP384)]
+        {
+            let key = rcgen::KeyPair::generate_for(curve).unwrap();
+            let made = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+            let kinds: Vec<KeyKind> = all.into_iter().filter(|kind| kind.is_in(made.der())).collect();
+            assert_eq!(kinds, [kind]);
         }
     }
 

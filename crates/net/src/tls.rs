@@ -329,7 +329,7 @@ impl TlsConfig {
     ) -> Result<ServerConfig, TlsError> {
         let profile = security.profile;
         let versions = supported(versions.unwrap_or(profile.accept.versions));
-        let builder = ServerConfig::builder_with_provider(provider_of(&profile.accept))
+        let builder = ServerConfig::builder_with_provider(provider_of(&profile.accept, None))
             .with_protocol_versions(&versions)
             .map_err(|_| TlsError::Stack(profile.name))?;
         let trust = || self.trust.as_ref().ok_or(TlsError::NoAuthority);

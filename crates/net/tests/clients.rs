@@ -258,7 +258,7 @@ mod openssl {
 
     async fn try_key(address: SocketAddr, offer: &Offer, identity: &str, key: &[u8]) -> std::io::Result<()> {
         let psk = Some((identity.as_bytes(), key));
-        let client = Client { offer, alpn: &[b"mqtt"], psk, ca: None, certificate: None, key_log: None };
+        let client = Client { offer, alpn: &[b"mqtt"], psk, ca: None, certificate: None, group: None, key_log: None };
         let mut stream = client.connector()?.connect(TcpStream::connect(address).await?, "localhost").await?;
         stream.write_all(b"x").await?;
         stream.read_u8().await.map(drop)
@@ -301,7 +301,8 @@ mod openssl {
         let ca = house.ca();
         let certificate = Some((own.0.as_path(), own.1.as_path()));
         let offer = &profile::PKI.offer;
-        let client = Client { offer, alpn: &[b"mqtt"], psk: None, ca: Some(&ca), certificate, key_log: None };
+        let client =
+            Client { offer, alpn: &[b"mqtt"], psk: None, ca: Some(&ca), certificate, group: None, key_log: None };
         let connect = async || {
             let mut stream = client.connector()?.connect(TcpStream::connect(address).await?, "localhost").await?;
             stream.write_all(b"x").await?;

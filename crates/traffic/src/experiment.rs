@@ -12,6 +12,7 @@ mod follow;
 mod offers;
 mod qos;
 mod server;
+mod suite;
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,6 +28,7 @@ pub use self::error::ExperimentError;
 pub use self::follow::Follow;
 pub use self::qos::Qos;
 pub use self::server::{Rules, ServerKey};
+pub use self::suite::{Group, Proof, Suite};
 
 /// A protocol over a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -236,6 +238,10 @@ pub struct Experiment {
     pub coap_token: CoapToken,
     /// The key of the gateway's certificate.
     pub server_key: ServerKey,
+    /// The one cipher suite that clients offer; none: those of the profile.
+    pub suite: Option<Suite>,
+    /// The one group that clients offer; none: all.
+    pub named_group: Option<Group>,
     /// The access rules of the gateway.
     pub rules: Rules,
     /// Bytes of a payload.
@@ -310,6 +316,8 @@ impl Default for Experiment {
             coap_ack_timeout_seconds: Transmission::default().ack_timeout.as_secs_f64(),
             coap_token: CoapToken::MessageId,
             server_key: ServerKey::OfProfile,
+            suite: None,
+            named_group: None,
             rules: Rules::Open,
             payload_bytes: 64,
             publishers: 1,

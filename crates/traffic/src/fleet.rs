@@ -181,6 +181,14 @@ fn group(script: &Script, entry: &Entry) -> Result<Group, String> {
     // A consumer of many topics is one of MQTT, unless another door is asked for.
     let consumer_door = entry.consumer_door.or((listens && each_has_a_topic).then_some(Door::Mqtt));
     let follows_all = each_has_a_topic && consumer_door.unwrap_or(entry.door).has_wildcards();
+    let is_oscore = entry.security.is_some_and(|security| security.oscore);
+    if is_oscore && consumer_door.is_some_and(|door| !matches!(door, Door::Coap | Door::CoapTcp)) {
+        return Err(
+            "consumers of a group with OSCORE use CoAP, as it does: consumer_door = \"coap\", where each follows \
+                    one topic, or consumers = 0"
+                .to_owned(),
+        );
+    }
     let experiment = Experiment {
         door: entry.door,
         reader_door: consumer_door.filter(|door| *door != entry.door),

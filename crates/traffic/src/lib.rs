@@ -13,6 +13,7 @@ pub mod conductor;
 pub mod driver;
 pub mod experiment;
 pub mod fleet;
+pub mod handshakes;
 pub mod link;
 pub mod measure;
 pub mod origin;

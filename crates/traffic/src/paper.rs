@@ -12,6 +12,8 @@ pub mod frames;
 pub mod metric;
 pub mod plan;
 pub mod run;
+#[cfg(test)]
+mod setups;
 pub mod table;
 
 pub use file::{NAMES, Paper, PaperError, load};

@@ -7,7 +7,7 @@ use crate::measure::statistics::median_interval;
 use crate::outcome::{Outcome, Run};
 use crate::report::figure::DECISIVE;
 
-pub use self::pair::{Round, Rounds, Side, alternate};
+pub use self::pair::{EACH, Round, Rounds, Side, alternate};
 
 /// So many failures of an experiment one after the other, and it is not tried again: it cannot be done here.
 const FAILURES_IN_A_ROW: u32 = 3;
@@ -20,6 +20,13 @@ const UNTIL_MIN: u32 = 6;
 /// selects intervals that are narrow by chance, and those that miss the median among them.
 fn is_look(usable: u32, wanted: u32) -> bool {
     wanted > 0 && usable.is_multiple_of(wanted) && (usable / wanted).is_power_of_two()
+}
+
+/// Leaves whole rounds only in runs that are done together, `each` repetitions of every run in a round: a journal may
+/// have a part of the last one.
+pub fn keep_whole_rounds(runs: &mut [Run], each: usize) {
+    let rounds = runs.iter().map(|run| run.outcomes.len() / each.max(1)).min().unwrap_or_default();
+    runs.iter_mut().for_each(|run| run.outcomes.truncate(each * rounds));
 }
 
 /// How many repetitions there are.

@@ -3,6 +3,7 @@
 mod compare;
 mod curve;
 mod fleet;
+mod handshakes;
 mod output;
 mod shape;
 mod thresholds;
@@ -18,6 +19,7 @@ use fogmux_traffic::{Door, Security};
 pub(crate) use self::compare::{Compare, Pair, Until};
 pub(crate) use self::curve::Curve;
 pub(crate) use self::fleet::Fleet;
+pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::output::{Columns, Host, Output};
 pub(crate) use self::shape::Shape;
 pub(crate) use self::thresholds::Thresholds;
@@ -33,6 +35,8 @@ pub(crate) enum Bench {
     Curve(Box<Curve>),
     /// Run a fleet of devices from one script, all of its groups at the same time
     Fleet(Box<Fleet>),
+    /// Measure the handshakes of each cipher suite with each group and each key of the gateway
+    Handshakes(Box<Handshakes>),
     /// Repeat the experiments of published documents
     #[command(subcommand)]
     Paper(Paper),

@@ -6,7 +6,7 @@ use std::process::Command;
 use fogmux_traffic::conductor::{Conductor, Stop, Target};
 use fogmux_traffic::measure::build;
 use fogmux_traffic::outcome;
-use fogmux_traffic::repetition::{Rounds, Side, alternate};
+use fogmux_traffic::repetition::{EACH, Rounds, Side, alternate};
 use fogmux_traffic::report::compare::{self, Comparison, Conclusion, Shown};
 use fogmux_traffic::target::Home;
 use fogmux_traffic::{Experiment, Run};
@@ -114,7 +114,7 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
     let rounds = Rounds::of(arguments.rounds, arguments.until, arguments.rounds_max);
     let targets = [format!("A: {}", a.name), format!("B: {}", b.name)];
     let runs = targets.map(|target| Run::of(experiment.clone(), target));
-    let mut record = Record::open(&arguments.output, runs.into(), None)?;
+    let mut record = Record::of_rounds(&arguments.output, runs.into(), EACH)?;
     let repetitions = rounds.wanted.saturating_mul(4);
     let mut progress = super::progress::progress(std::slice::from_ref(&experiment), repetitions, record.done());
     let mut done = 0;

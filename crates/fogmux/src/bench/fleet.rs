@@ -36,7 +36,7 @@ async fn perform(arguments: &arguments::Fleet, fleet: &Fleet) -> Result<Done, Fa
         |name: &str, experiment: Experiment| Run { name: Some(name.to_owned()), ..Run::of(experiment, target.clone()) };
     let groups = fleet.groups().iter().map(|group| named(&group.name, group.experiment.clone()));
     let all = std::iter::once(named(WHOLE, fleet.whole())).chain(groups).collect();
-    let mut record = Record::open(output, all, None)?;
+    let mut record = Record::of_rounds(output, all, 1)?;
     let mut runs = record.runs();
     let begun = runs.first().map_or(0, |whole| whole.outcomes.len() + whole.failed.len());
     for number in u32::try_from(begun).unwrap_or(u32::MAX)..arguments.repeat {

@@ -6,7 +6,7 @@ use fogmux_traffic::Outcome;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{Report, Run};
 use fogmux_traffic::paper::PaperResult;
-use fogmux_traffic::repetition::{Round, Side, Void};
+use fogmux_traffic::repetition::{Round, Side, Void, keep_whole_rounds};
 use fogmux_traffic::report::command::shown;
 use fogmux_traffic::report::journal::{self, Entry, Journal};
 
@@ -33,6 +33,21 @@ impl Record {
     /// The directory cannot be written; or there is nothing to go on with, or it is of another program, machine of the
     /// gateway or command.
     pub(super) fn open(output: &Output, runs: Vec<Run>, gateway: Option<Environment>) -> Result<Self, Failure> {
+        Self::begun(output, runs, gateway, |_| {})
+    }
+
+    /// The same for runs that are done together, `each` repetitions of every run in a round. What the journal has of a
+    /// round that was interrupted is dropped from it: later rounds would be beside it.
+    pub(super) fn of_rounds(output: &Output, runs: Vec<Run>, each: usize) -> Result<Self, Failure> {
+        Self::begun(output, runs, None, |runs| keep_whole_rounds(runs, each))
+    }
+
+    fn begun(
+        output: &Output,
+        runs: Vec<Run>,
+        gateway: Option<Environment>,
+        keep: impl FnOnce(&mut [Run]),
+    ) -> Result<Self, Failure> {
         let fresh = Report {
             version: VERSION,
             command: shown(std::env::args_os().map(|word| word.to_string_lossy().into_owned()).filter(is_of_both)),
@@ -44,7 +59,8 @@ impl Record {
             paper: None,
         };
         let Some(directory) = &output.out else { return Ok(Self { report: fresh, journal: None }) };
-        let report = if output.resume { continued(directory, fresh)? } else { fresh };
+        let mut report = if output.resume { continued(directory, fresh)? } else { fresh };
+        keep(&mut report.runs);
         let begun = Journal::begin(directory, &report);
         let journal = begun.map_err(|error| Failure::io(directory.join(journal::NAME).display(), &error))?;
         Ok(Self { report, journal: Some(journal) })

@@ -255,7 +255,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, wanted.common_name.as_str());
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        if kind != KeyKind::EcdsaP256 && wanted.purpose == Purpose::Server {
+        if kind.rsa_bits().is_some() && wanted.purpose == Purpose::Server {
             // RFC 5246 §7.4.2: what RSA key exchange asks for.
             params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
         }

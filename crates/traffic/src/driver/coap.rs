@@ -172,9 +172,10 @@ fn options(door: Door, experiment: &Experiment, access: &Access) -> Result<Optio
     let key_log = access.key_log.as_deref().map(fogmux_net::KeyLogFile::open).transpose();
     Ok(Options {
         profile: Some(profile),
+        only: experiment.only(),
         trust: access.authority.clone().map_or(Trust::Insecure, Trust::File),
         own: own.map(|(certificate, key)| Own { certificate: certificate.clone(), key: key.clone() }),
-        psk: access.psk.clone().filter(|_| profile.psk).map(|(identity, key)| Psk { identity, key }),
+        psk: access.psk.clone().filter(|_| experiment.by_key()).map(|(identity, key)| Psk { identity, key }),
         key_log: key_log.map_err(|error| DriverError::Connection(error.to_string()))?.map(Arc::new),
         ..Options::default()
     })

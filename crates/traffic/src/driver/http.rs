@@ -103,7 +103,7 @@ impl Driver for HttpDriver {
 
 impl Quic {
     fn new(experiment: &Experiment, access: &Access) -> Result<Self, DriverError> {
-        let offer = &experiment.security.profile.offer;
+        let offer = experiment.only().offer.unwrap_or(&experiment.security.profile.offer);
         if !offer.versions.contains(&fogmux_net::profile::Version::Tls13) {
             return Err(DriverError::Unsupported { door: Door::Http3, what: "protection without TLS 1.3" });
         }
@@ -142,6 +142,7 @@ fn options(experiment: &Experiment, access: &Access) -> Result<Options, DriverEr
     let key_log = access.key_log.as_deref().map(KeyLogFile::open).transpose();
     Ok(Options {
         profile: Some(profile),
+        only: experiment.only(),
         trust: access.authority.clone().map_or(Trust::Insecure, Trust::File),
         own: own.map(|(certificate, key)| Own { certificate: certificate.clone(), key: key.clone() }),
         psk: access.psk.clone().filter(|_| profile.psk).map(|(identity, key)| Psk { identity, key }),

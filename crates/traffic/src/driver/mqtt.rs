@@ -162,6 +162,7 @@ fn options(experiment: &Experiment, access: &Access) -> Result<Options, DriverEr
     let key_log = access.key_log.as_deref().map(KeyLogFile::open).transpose();
     Ok(Options {
         profile: Some(profile),
+        only: experiment.only(),
         trust: access.authority.clone().map_or(Trust::Insecure, Trust::File),
         own: shown.map(|(certificate, key)| Own { certificate: certificate.clone(), key: key.clone() }),
         psk: access.psk.clone().filter(|_| profile.psk).map(|(identity, key)| Psk { identity, key }),

@@ -120,6 +120,7 @@ fn options(experiment: &Experiment, access: &Access) -> Result<Options, DriverEr
     let key_log = key_log.map_err(|error| DriverError::Refused(format!("key log: {error}")))?;
     Ok(Options {
         profile: Some(profile),
+        only: experiment.only(),
         trust: access.authority.clone().map_or(Trust::Insecure, Trust::File),
         own: own.map(|(certificate, key)| Own { certificate: certificate.clone(), key: key.clone() }),
         psk: access.psk.clone().filter(|_| profile.psk).map(|(identity, key)| Psk { identity, key }),

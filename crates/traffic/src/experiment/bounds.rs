@@ -36,6 +36,7 @@ impl Experiment {
         self.check_follow()?;
         self.check_schedule()?;
         self.check_server()?;
+        self.check_suite()?;
         self.check_comings()?;
         self.check_threads()?;
         self.link.parse::<Conditions>().map(drop).map_err(|error| ExperimentError::Contradiction(error.to_string()))
@@ -123,7 +124,7 @@ impl Experiment {
             return contradiction("without tokens there is one request at a time, and no observer: --window 1");
         }
         let own = self.security.profile.server_key;
-        if self.server_key.kind().is_some_and(|kind| own.is_some_and(|own| own != kind)) {
+        if self.server_key.kind().is_some_and(|kind| own.is_some_and(|own| !own.admits(kind))) {
             return contradiction("the profile has a key of its own: another one goes with --security modern");
         }
         if self.rules == Rules::ByIdentity && self.credential == Credential::Anonymous {

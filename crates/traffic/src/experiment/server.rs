@@ -10,9 +10,18 @@ pub enum ServerKey {
     #[default]
     #[serde(rename = "of-profile")]
     OfProfile,
+    /// ECDSA on P-256.
+    #[serde(rename = "ecdsa-p256")]
+    EcdsaP256,
+    /// ECDSA on P-384.
+    #[serde(rename = "ecdsa-p384")]
+    EcdsaP384,
     /// RSA of 2048 bits.
     #[serde(rename = "rsa2048")]
     Rsa2048,
+    /// RSA of 3072 bits.
+    #[serde(rename = "rsa3072")]
+    Rsa3072,
     /// RSA of 4096 bits.
     #[serde(rename = "rsa4096")]
     Rsa4096,
@@ -24,7 +33,10 @@ impl ServerKey {
     pub fn kind(self) -> Option<KeyKind> {
         match self {
             Self::OfProfile => None,
+            Self::EcdsaP256 => Some(KeyKind::EcdsaP256),
+            Self::EcdsaP384 => Some(KeyKind::EcdsaP384),
             Self::Rsa2048 => Some(KeyKind::Rsa2048),
+            Self::Rsa3072 => Some(KeyKind::Rsa3072),
             Self::Rsa4096 => Some(KeyKind::Rsa4096),
         }
     }

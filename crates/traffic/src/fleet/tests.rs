@@ -77,6 +77,8 @@ fn a_group_that_cannot_be_done_is_named_with_the_reason() {
     );
     assert!(refused("seconds = 1").contains("at least one [[group]]"));
     assert!(refused(&TWO.replace("seconds = 10", "seconds = 0")).contains("seconds is 0"));
+    let silent = TWO.replace("door = \"coap\"", "door = \"coap\"\nsecurity = \"oscore\"");
+    assert!(refused(&silent).contains("consumer_door = \"coap\""), "{}", refused(&silent));
     let secure = TWO.replace("door = \"coap\"", "door = \"coap\"\nsecurity = \"oscore\"\nconsumer_door = \"coap\"");
     assert!(Fleet::parse("f.toml", &secure).is_ok());
     let twice = secure.replace("door = \"mqtt5\"", "door = \"coap\"\nsecurity = \"oscore\"");

@@ -1,6 +1,6 @@
 //! Two programs in turn: A B B A, then B A A B.
 
-use super::{FAILURES_IN_A_ROW, TRIES_EACH, UNTIL_MIN, Void, amount, is_look};
+use super::{FAILURES_IN_A_ROW, TRIES_EACH, UNTIL_MIN, Void, amount, is_look, keep_whole_rounds};
 use crate::outcome::{Outcome, Run};
 use crate::report::compare::is_narrow;
 
@@ -12,6 +12,9 @@ pub enum Side {
     /// The second.
     B,
 }
+
+/// Repetitions of each side in a round.
+pub const EACH: usize = 2;
 
 /// How many rounds there are; each has two repetitions of either side.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +47,7 @@ pub async fn alternate(
     mut note: impl FnMut(Round<'_>),
 ) -> [Run; 2] {
     let [mut a, mut b] = whole_rounds(runs);
-    let mut tries = amount(a.outcomes.len() / 2 + a.failed.len() + b.failed.len());
+    let mut tries = amount(a.outcomes.len() / EACH + a.failed.len() + b.failed.len());
     let mut failures_in_a_row = if a.outcomes.is_empty() { tries } else { 0 };
     while failures_in_a_row < FAILURES_IN_A_ROW && is_open(&a, &b, rounds, tries) {
         match round(tries, &mut execute).await {
@@ -68,8 +71,8 @@ pub async fn alternate(
         tries += 1;
     }
     for run in [&mut a, &mut b] {
-        if amount(run.outcomes.len() / 2) < rounds.wanted {
-            let too_few = || format!("{} of {} rounds", run.outcomes.len() / 2, rounds.wanted);
+        if amount(run.outcomes.len() / EACH) < rounds.wanted {
+            let too_few = || format!("{} of {} rounds", run.outcomes.len() / EACH, rounds.wanted);
             run.problem = Some(run.failed.last().cloned().unwrap_or_else(too_few));
         }
     }
@@ -86,12 +89,9 @@ pub enum Round<'a> {
 }
 
 /// Both runs without what is left of a round of which the journal has only a part.
-fn whole_rounds(runs: [Run; 2]) -> [Run; 2] {
-    let rounds = runs.each_ref().map(|run| run.outcomes.len() / 2).into_iter().min().unwrap_or_default();
-    runs.map(|mut run| {
-        run.outcomes.truncate(2 * rounds);
-        Run { problem: None, ..run }
-    })
+fn whole_rounds(mut runs: [Run; 2]) -> [Run; 2] {
+    keep_whole_rounds(&mut runs, EACH);
+    runs.map(|run| Run { problem: None, ..run })
 }
 
 /// Does one round: both repetitions of each side, or the first failure.
@@ -117,8 +117,8 @@ async fn round(
 
 fn is_open(a: &Run, b: &Run, rounds: Rounds, tries: u32) -> bool {
     let is_free = |outcomes: &[Outcome]| outcomes.iter().all(|outcome| outcome.limited_by_generator.is_none());
-    let pairs = a.outcomes.chunks_exact(2).zip(b.outcomes.chunks_exact(2));
-    let done = amount(a.outcomes.len() / 2);
+    let pairs = a.outcomes.chunks_exact(EACH).zip(b.outcomes.chunks_exact(EACH));
+    let done = amount(a.outcomes.len() / EACH);
     let usable = amount(pairs.filter(|(a, b)| is_free(a) && is_free(b)).count());
     let is_bound = usable == 0 && done >= rounds.wanted;
     let is_done = |share| usable >= rounds.most || (is_look(usable, rounds.wanted) && is_narrow(a, b, share));

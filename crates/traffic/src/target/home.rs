@@ -120,7 +120,7 @@ impl Home {
                 let base = self.certificate_base(kind);
                 let jid = format!("{USER}@{NAME}");
                 let base = base.to_string_lossy();
-                let key = key_name(kind);
+                let key = kind.name();
                 self.run(&["pki", "client", USER, "--renew", "--key", key, "--xmpp", &jid, "--out", &base], None)?;
             }
         }
@@ -147,7 +147,7 @@ impl Home {
         let base = self.certificate_base(kind);
         let certificate = shows_certificate(security, credential)
             .then(|| (base.with_added_extension("pem"), base.with_added_extension("key")));
-        let psk = security.profile.psk.then(|| (USER.to_owned(), self.psk.clone()));
+        let psk = experiment.by_key().then(|| (USER.to_owned(), self.psk.clone()));
         let named = certificate.is_some() || psk.is_some() || security.oscore;
         let is_xmpp = matches!(door, Door::Xmpp | Door::Xmpps);
         let asks_password = match credential {
@@ -185,7 +185,7 @@ impl Home {
     }
 
     fn certificate_base(&self, kind: KeyKind) -> PathBuf {
-        self.directory.join("clients").join(key_name(kind))
+        self.directory.join("clients").join(kind.name())
     }
 
     /// A file of the data directory, for the gateway alone.
@@ -257,14 +257,6 @@ pub(crate) fn shows_certificate(security: Security, credential: Credential) -> b
             security.profile.client_certificates != ClientCertificates::No || security.profile.client_key.is_some()
         }
         Credential::Anonymous | Credential::Password | Credential::Token => false,
-    }
-}
-
-fn key_name(kind: KeyKind) -> &'static str {
-    match kind {
-        KeyKind::EcdsaP256 => "ecdsa",
-        KeyKind::Rsa2048 => "rsa2048",
-        KeyKind::Rsa4096 => "rsa4096",
     }
 }
 

@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use fogmux_traffic::experiment::{
-    Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Follow, Operation, Qos, Rules, ServerKey, Visit,
+    Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Follow, Group, Operation, Qos, Rules, ServerKey,
+    Suite, Visit,
 };
 use fogmux_traffic::{Door, Experiment, Security};
 
@@ -68,7 +69,13 @@ pub(crate) struct Shape {
     /// Tokens of requests over CoAP: message-id (two bytes), or empty, with --window 1
     #[arg(long, default_value = "message-id", value_parser = word::<CoapToken>)]
     pub(crate) coap_token: CoapToken,
-    /// Key of the gateway's certificate: of-profile, rsa2048 or rsa4096
+    /// The one cipher suite that clients offer, by its IANA name [default: those of the profile]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) suite: Option<Suite>,
+    /// The one group that clients offer for the exchange of keys: x25519, secp256r1 or secp384r1 [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<Group>,
+    /// Key of the gateway's certificate: of-profile, ecdsa-p256, ecdsa-p384, rsa2048, rsa3072 or rsa4096
     #[arg(long, default_value = "of-profile", value_parser = word::<ServerKey>)]
     pub(crate) server_key: ServerKey,
     /// Access rules of the gateway: open, or by-identity, a rule of the clients' user for each topic
@@ -168,6 +175,8 @@ impl Shape {
             coap_delay_seconds: self.coap_delay,
             coap_ack_timeout_seconds: self.coap_ack_timeout,
             coap_token: self.coap_token,
+            suite: self.suite,
+            named_group: self.group,
             server_key: self.server_key,
             rules: self.rules,
             payload_bytes: self.size,

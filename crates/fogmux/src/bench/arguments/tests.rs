@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 82] = [
+const PUBLIC: [&str; 87] = [
     "agent",
     "agent-key",
     "all",
@@ -36,8 +36,11 @@ const PUBLIC: [&str; 82] = [
     "followers",
     "from",
     "gap",
+    "group",
+    "groups",
     "help",
     "in-flight",
+    "impossible",
     "json",
     "key",
     "key-log",
@@ -80,6 +83,8 @@ const PUBLIC: [&str; 82] = [
     "step-seconds",
     "storm",
     "subs",
+    "suite",
+    "suites",
     "table",
     "threads",
     "to",
