@@ -1,6 +1,7 @@
 //! Links to other brokers: a stock Mosquitto and a second gateway behind lines that can be cut.
 
 mod away;
+mod configured;
 mod exactly;
 mod line;
 mod passes;
@@ -25,6 +26,8 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case { name: "links: rules decide what a link reads and writes", run: refusals::rules },
     Case { name: "links: no client from outside has the session of a link", run: refusals::reserved },
+    Case { name: "links: two links with one client, and filters that overlap, are refused", run: configured::clashes },
+    Case { name: "links: no user has the name of a link", run: configured::names },
     Case { name: "links: TLS with an authority and a client certificate", run: secure::certificates },
     Case { name: "links: a wrong password says so, and the right one is read again", run: secure::passwords },
     Case { name: "links: SIGHUP adds, changes and removes links", run: reload::links },
