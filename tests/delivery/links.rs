@@ -43,6 +43,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "links: a link that is removed ends its session at the other broker", run: reload::ended },
     Case { name: "links: two links with one client, and filters that overlap, are refused", run: configured::clashes },
     Case { name: "links: no user has the name of a link", run: configured::names },
+    Case { name: "links: bridges of mosquitto.conf are imported, and connect", run: configured::imported },
     Case { name: "links: TLS with an authority and a client certificate", run: secure::certificates },
     Case { name: "links: a wrong password says so, and the right one is read again", run: secure::passwords },
     Case { name: "links: SIGHUP adds, changes and removes links", run: reload::links },

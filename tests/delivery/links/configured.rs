@@ -2,10 +2,16 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::Gateway;
+
+use super::line::wait_up;
+use crate::mqtt_bridge::peer::{Mosquitto, Reader, publish};
 
 /// Runs a command of the gateway's program. Returns whether it succeeded, and what it said.
 fn fogmux(words: &[&str], data: &Path, input: &str) -> Result<(bool, String)> {
@@ -79,5 +85,44 @@ pub(super) fn names() -> Result<String> {
         let (is_good, said) = fogmux(&check, home.path(), "")?;
         ensure!(is_good, "{name}: {said}");
     }
+    Ok(String::new())
+}
+
+/// A bridge with a password becomes a link that connects and renames as Mosquitto does.
+pub(super) fn imported() -> Result<String> {
+    let home = tempfile::tempdir()?;
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755))?;
+    let users = home.path().join("users");
+    let made = Command::new("mosquitto_passwd").args(["-c", "-b"]).arg(&users).args(["fog", "right"]).status()?;
+    ensure!(made.success(), "mosquitto_passwd: {made}");
+    fs::set_permissions(&users, fs::Permissions::from_mode(0o644))?;
+    let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let mosquitto = Mosquitto::start_closed(&format!(
+        "per_listener_settings false\nallow_anonymous true\npassword_file {}\nlistener {} 127.0.0.1\n",
+        users.display(),
+        open.port()
+    ))?;
+    let (conf, links) = (home.path().join("mosquitto.conf"), home.path().join("links.toml"));
+    let bridge = "bridge_protocol_version mqttv50\nremote_username fog\nremote_password right\nremote_clientid site1\n\
+                  topic # both 2 room/ site1/\ntopic x in 1 orders/ do/\nround_robin true\n";
+    fs::write(&conf, format!("connection Site 1\naddress {}\n{bridge}", mosquitto.address))?;
+    let (conf, into) = (conf.display().to_string(), links.display().to_string());
+    let (is_good, said) = fogmux(&["import", "mosquitto", &conf], home.path(), "")?;
+    ensure!(is_good && said.contains("mosquitto.conf:1: left out: --links"), "{said}");
+    let (is_good, said) = fogmux(&["import", "mosquitto", &conf, "--links", &into], home.path(), "")?;
+    ensure!(is_good && said.contains("1 links imported") && said.contains("round_robin has no counterpart"), "{said}");
+    ensure!(!said.contains("right"), "the password is shown: {said}");
+    let secret = home.path().join("links/site-1.password");
+    ensure!(fs::metadata(&secret)?.permissions().mode() & 0o077 == 0, "others may read the password");
+    let gateway = Gateway::start_configured(&fs::read_to_string(&links)?)?;
+    wait_up(&gateway, "site-1")?;
+    let mut here = Reader::open(gateway.address("mqtt")?, "here", &["#"])?;
+    let mut there = Reader::open(open, "there", &["site1/#"])?;
+    publish(gateway.address("mqtt")?, "room/a", 2, &[], &["out".to_owned()])?;
+    there.until_value("site1/a", "out")?;
+    publish(open, "do/x", 1, &[], &["in".to_owned()])?;
+    here.until_value("orders/x", "in")?;
+    let (is_good, said) = fogmux(&["import", "mosquitto", &conf, "--links", &into], home.path(), "")?;
+    ensure!(!is_good && said.contains("--replace"), "{said}");
     Ok(String::new())
 }

@@ -26,7 +26,7 @@ struct State {
     open: Vec<TcpStream>,
     /// The time that each piece of 4 KiB takes.
     pace: Duration,
-    /// What the other end closes the connection at, and how often it will; like a broker that does not take a message.
+    /// The bytes at which the other end closes the connection, like a broker that does not take a message; how often.
     closes_at: Option<(Vec<u8>, usize)>,
 }
 

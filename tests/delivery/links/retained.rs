@@ -59,7 +59,7 @@ pub(super) fn cut() -> Result<String> {
     }
     ensure!(passed.iter().all(|passed| *passed < u64::from(COUNT)), "it was over before: {passed:?}");
     all_there(mosquitto.address, "up").with_context(|| gateway.log())?;
-    // What went over is not sent again: some were under way at each cut.
+    // Those that went over are not sent again: only some were under way at each cut.
     let entry = wait(&gateway, "north", |entry| number(entry, "/queue/messages") == 0)?;
     let sent = number(&entry, "/out/messages");
     ensure!(sent < u64::from(COUNT) * 5 / 4, "{sent} for {COUNT}");

@@ -37,7 +37,7 @@ pub(super) struct Connection<L, R> {
     pub(super) owed: Owed,
 }
 
-/// What happened on a connection, besides messages.
+/// Events of a connection, besides messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// Everything is subscribed to.
@@ -120,7 +120,8 @@ where
                 return failure;
             }
             let next = self.timing.next(is_subscribed);
-            let searches = self.relay.search.as_ref().and_then(|search| search.next(self.relay.is_waiting()));
+            let search = self.relay.search.as_ref().filter(|_| is_subscribed);
+            let searches = search.and_then(|search| search.next(self.relay.is_waiting()));
             let next = searches.map_or(next, |searches| next.min(searches));
             let read = tokio::select! {
                 read = poll_fn(|cx| self.poll(cx)) => Some(read),
@@ -218,7 +219,7 @@ where
         self.here.poll_write(cx)?;
         let taken = self.there.taken();
         if let Err(broken) = self.there.poll_write(cx) {
-            // What it has said before is the better reason, and acknowledges messages.
+            // The packets that it has sent before may tell a better reason, and acknowledge messages.
             while let Poll::Ready(Ok(())) = self.there.poll_read(cx) {}
             return Poll::Ready(self.pass_on().and(Err(broken)));
         }

@@ -40,7 +40,7 @@ pub(super) struct Message {
     pub(super) topic: String,
 }
 
-/// What the ends of the last connections say.
+/// The lessons of the last connections.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
     /// Connections in a row that ended while nothing was acknowledged.
@@ -124,7 +124,7 @@ struct Released {
     taken: Option<Instant>,
 }
 
-/// What becomes of a message.
+/// The fates of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Drop,
@@ -132,7 +132,7 @@ pub(super) enum Verdict {
     Pass,
 }
 
-/// What is to be done now.
+/// The next steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,
@@ -183,7 +183,7 @@ impl Search {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// What is to be done; `waits` says whether messages wait for their acknowledgements.
+    /// The next step; `waits` says whether messages wait for their acknowledgements.
     pub(super) fn step(&mut self, now: Instant, waits: bool) -> Step {
         if self.held.is_some() {
             let asks = !self.is_asked && now >= self.quiet_until;
