@@ -18,9 +18,11 @@ async function overseen(page, { go, until, READY }) {
   await go(page, 'overview', READY.overview);
   const rows = await page.run(`document.querySelectorAll('#rates tbody tr').length`);
   const machine = await page.run(until(`document.querySelector('#system')?.textContent`));
+  const link = await page.run(until(`document.querySelector('#links tbody')?.textContent.includes('down') &&
+    document.querySelector('#links tbody').textContent`));
   await go(page, 'listeners', READY.listeners);
   const certificates = await page.run(`document.querySelector('#certificates').textContent`);
-  return [rows !== 4 && `${rows} rows of doors`, !/Processor.* busy/.test(machine) && `the machine is ${machine}`,
+  return [!/away.*127\.0\.0\.1:9.*down/.test(link) && `the links are ${link}`, rows !== 4 && `${rows} rows of doors`, !/Processor.* busy/.test(machine) && `the machine is ${machine}`,
     !/Memory.* available of /.test(machine) && `the memory is ${machine}`,
     !/ of this gateway/.test(certificates) && `no authority: ${certificates}`,
     !/\d+ days left/.test(certificates) && `no end: ${certificates}`,

@@ -101,7 +101,9 @@ async def ruled(gateway):
 @scenario
 async def the_dashboard_works_in_chromium(binary):
     modules = CLIENTS / "npm/node_modules"
-    async with Gateway(binary, "[auth]\napi_changes = true") as gateway:
+    # No broker is at the end of the link.
+    configuration = "[auth]\napi_changes = true\n[links.away]\nurl = 'mqtt://127.0.0.1:9'\nout = [{ filter = '#' }]"
+    async with Gateway(binary, configuration) as gateway:
         bases = [gateway.http_base(secure=secure) for secure in (False, True)]
         for topic in HOSTILE:
             message = json.dumps({"topic": topic, "payload": "<b>x</b>", "retain": True})

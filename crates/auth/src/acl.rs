@@ -30,7 +30,7 @@ mod view;
 
 use std::{collections::HashMap, fmt, io, path::Path, sync::Arc};
 
-pub use filter::covers as filter_covers;
+pub use filter::{covers as filter_covers, overlaps as filters_overlap};
 pub use fogmux_bus::Door;
 pub use view::Reach;
 pub(crate) use view::{Common, View};

@@ -30,7 +30,7 @@ mod source;
 mod users;
 
 pub use access::Access;
-pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef, filter_covers};
+pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef, filter_covers, filters_overlap};
 pub use authority::Authority;
 pub use backoff::{Backoff, BackoffConfig, Wait, WaitCause};
 pub use edit::{EditError, Original};

@@ -10,8 +10,8 @@ use crate::source::{
 /// The name that all who gave no credentials share. No user may be called so.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// The beginning of the names of links to other brokers, as rules name them.
-const LINK: &str = "link:";
+/// The beginning of the names of links to other brokers, as rules name them. No user may be called so.
+pub(crate) const LINK: &str = "link:";
 
 /// An authenticated (or admittedly anonymous) party. Cheap to clone: all who logged in as the same user share the
 /// facts.

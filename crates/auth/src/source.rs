@@ -16,7 +16,7 @@ pub(crate) mod token;
 use crate::{
     principal::Principal,
     refused::Refused,
-    users::{Users, checked_name},
+    users::{Users, checked_user},
 };
 use certificate::CertificateIdentity;
 pub(crate) use grant::Grant;
@@ -75,7 +75,7 @@ impl From<Principal> for Verified {
 /// The name has to be in its prepared form already: preparing it here could turn two accounts of the other source into
 /// one user.
 pub(crate) fn vouched(users: &Users, kind: SourceKind, name: &str, grant: Grant) -> Result<Principal, Refused> {
-    let prepared = checked_name(name).map_err(|_| Refused::Credentials)?;
+    let prepared = checked_user(name).map_err(|_| Refused::Credentials)?;
     if prepared != name && matches!(kind, SourceKind::Certificate | SourceKind::Token | SourceKind::Callback) {
         return Err(Refused::Credentials);
     }
@@ -91,6 +91,15 @@ pub(crate) fn vouched(users: &Users, kind: SourceKind, name: &str, grant: Grant)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_credential_makes_anybody_a_link() {
+        let users = Users::default();
+        for kind in SourceKind::ALL {
+            assert_eq!(vouched(&users, kind, "link:north", Grant::default()), Err(Refused::Credentials), "{kind:?}");
+            assert!(vouched(&users, kind, "link", Grant::default()).is_ok(), "{kind:?}");
+        }
+    }
 
     #[test]
     fn a_set_holds_what_was_put_in_by_name() {

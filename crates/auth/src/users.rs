@@ -20,7 +20,7 @@ pub use account::{Account, UsersLock};
 use crate::{
     password::{HashedPassword, PasswordError, Scratch, StoredPassword},
     prepare::prepare_text,
-    principal::{ANONYMOUS, Principal},
+    principal::{ANONYMOUS, LINK, Principal},
     private_file,
     problem::Problems,
     random::random,
@@ -125,7 +125,7 @@ impl Users {
     /// # Errors
     /// The name or password cannot be used.
     pub fn set_password(&mut self, name: &str, password: &[u8]) -> Result<(), UserError> {
-        checked_name(name)?;
+        checked_user(name)?;
         self.set_hashed(name, HashedPassword::of(password, &mut Scratch::new())?)
     }
 
@@ -134,7 +134,7 @@ impl Users {
     /// # Errors
     /// The name cannot be used.
     pub fn set_hashed(&mut self, name: &str, hashed: HashedPassword) -> Result<(), UserError> {
-        let name = checked_name(name)?;
+        let name = checked_user(name)?;
         let known = self.by_name.get(name.as_str());
         let user = User {
             principal: known.map_or_else(|| Principal::user(&name, []), |user| user.principal.clone()),
@@ -165,7 +165,7 @@ impl Users {
     /// # Errors
     /// A name cannot be used.
     pub fn enrol(&mut self, name: &str, groups: &[&str]) -> Result<(), UserError> {
-        let name = checked_name(name)?;
+        let name = checked_user(name)?;
         if !self.contains(&name) {
             self.insert(User {
                 principal: Principal::user(&name, []),
@@ -184,7 +184,7 @@ impl Users {
     /// # Errors
     /// The name or the hash cannot be used.
     pub fn set_hash(&mut self, name: &str, hash: &str) -> Result<(), UserError> {
-        let name = checked_name(name)?;
+        let name = checked_user(name)?;
         let known = self.by_name.get(name.as_str());
         let user = User {
             principal: known.map_or_else(|| Principal::user(&name, []), |user| user.principal.clone()),
@@ -266,6 +266,9 @@ pub enum UserError {
     /// The name cannot be one of a user or group.
     #[error("a name has 1 to 255 bytes, no control characters, and is not \"{ANONYMOUS}\"")]
     Name,
+    /// The name is that of a link to another broker.
+    #[error("names that begin with \"{LINK}\" are those of links to other brokers")]
+    Link,
     /// There is no such user.
     #[error("there is no such user")]
     Unknown,
@@ -286,10 +289,16 @@ pub enum UserError {
 /// The form in which a name is kept and compared (SASLprep, RFC 4013); nothing when it cannot be a user's.
 #[must_use]
 pub fn prepared_name(name: &str) -> Option<String> {
-    checked_name(name).ok()
+    checked_user(name).ok()
 }
 
-/// The prepared form of a user's or group's name, when it can be one.
+/// The prepared form of a user's name. Those of links are theirs alone: a user of such a name would have their rules.
+pub(crate) fn checked_user(name: &str) -> Result<String, UserError> {
+    let prepared = checked_name(name)?;
+    if prepared.starts_with(LINK) { Err(UserError::Link) } else { Ok(prepared) }
+}
+
+/// The prepared form of the name of a user, a group or a link, when it can be one.
 pub(crate) fn checked_name(name: &str) -> Result<String, UserError> {
     let prepared = prepare_text(name).ok_or(UserError::Name)?;
     let usable = (1..=USER_BYTES_MAX).contains(&prepared.len())

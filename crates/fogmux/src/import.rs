@@ -3,6 +3,7 @@
 //! Nothing is written that would allow more than before: a `deny` rule that cannot be translated stops the import.
 
 mod acl;
+mod bridges;
 mod dynamic;
 mod keys;
 mod report;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use fogmux_auth::{Acl, Psks, Users};
 
+use self::bridges::Bridges;
 use self::report::Report;
 use self::rules::Translated;
 use crate::cli::{Import, ImportMosquitto};
@@ -33,16 +35,18 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         dynamic: arguments.dynamic_security.clone(),
         passwords: arguments.passwords.clone(),
         psk: arguments.psk.clone(),
+        bridges: Bridges::default(),
     };
-    let mut reports = Vec::new();
+    let (mut reports, mut links) = (Vec::new(), None);
     if let Some(file) = &arguments.file {
         let mut report = Report::new(file);
         given.take_from(file, &read_text(file)?, &mut report);
+        links = import_links(std::mem::take(&mut given.bridges), arguments, &mut report)?;
         reports.push(report);
     }
     if given.is_empty() && !reports.is_empty() {
-        // The report says line by line that nothing in it has a counterpart.
-        return tell(&[], &reports, arguments.json);
+        // The report says line by line that nothing else in it has a counterpart.
+        return tell(links.as_slice(), &reports, arguments.json);
     }
     if given.is_empty() {
         let message = "nothing to import: name mosquitto.conf, or files with --acl, --dynamic-security, \
@@ -50,7 +54,8 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         return Err(Failure::new(Status::Usage, message));
     }
     let targets = Targets::find(arguments)?;
-    let done = import(&given, &targets, arguments, &mut reports)?;
+    let mut done = import(&given, &targets, arguments, &mut reports)?;
+    done.extend(links);
     tell(&done, &reports, arguments.json)?;
     Ok(())
 }
@@ -61,6 +66,7 @@ struct Given {
     dynamic: Option<PathBuf>,
     passwords: Option<PathBuf>,
     psk: Option<PathBuf>,
+    bridges: Bridges,
 }
 
 impl Given {
@@ -75,9 +81,10 @@ impl Given {
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             let (key, value) = line.split_once([' ', '\t']).map_or((line, ""), |(key, value)| (key, value.trim()));
+            if key.is_empty() || key.starts_with('#') || self.bridges.take(index + 1, key, value, report) {
+                continue;
+            }
             let target = match key {
-                "" => continue,
-                comment if comment.starts_with('#') => continue,
                 "acl_file" => &mut self.acl,
                 "password_file" => &mut self.passwords,
                 "psk_file" => &mut self.psk,
@@ -97,7 +104,7 @@ impl Given {
                 *target = Some(beside.join(value));
             }
         }
-        if self.is_empty() {
+        if self.is_empty() && self.bridges.is_empty() {
             report.lost(0, format!("it names none of {}", FILES.join(", ")));
         }
     }
@@ -185,6 +192,42 @@ fn import(
     Ok(done)
 }
 
+/// Writes bridges as links into the file that was named for them.
+fn import_links(bridges: Bridges, arguments: &ImportMosquitto, report: &mut Report) -> Result<Option<Done>, Failure> {
+    let Some(target) = arguments.links.as_deref().filter(|_| !bridges.is_empty()) else {
+        for line in bridges.lines() {
+            report.lost(line, "--links FILE writes this bridge as a link, such as to conf.d/links.toml");
+        }
+        return Ok(None);
+    };
+    let target = std::path::absolute(target).map_err(|error| Failure::io(target.display(), &error))?;
+    if target.exists() && !arguments.replace {
+        let message = format!("{}: there is such a file; --replace overwrites it", target.display());
+        return Err(Failure::new(Status::DataErr, message));
+    }
+    // The gateway has to read the passwords, and nobody else.
+    let found = installed::find(&arguments.files)?;
+    let directory = found.directory()?.join(data::LINKS);
+    let links = bridges.translate(&directory, report);
+    let written = !arguments.dry_run && links.count > 0;
+    if written {
+        found.writable()?;
+        data::create(&directory)?;
+        for (name, password) in &links.passwords {
+            write(&directory.join(name), password)?;
+        }
+        write(&target, &format!("# Bridges of Mosquitto, as `fogmux import mosquitto` brought them.\n{}", links.toml))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::Permissions::from_mode(0o644);
+            std::fs::set_permissions(&target, mode).map_err(|error| Failure::io(target.display(), &error))?;
+        }
+    }
+    report.differs(0, "links take effect when the configuration has this file, at SIGHUP");
+    Ok(Some(Done { what: "links", count: links.count, into: target, written }))
+}
+
 /// Changes the users' file, or only says what would be changed.
 fn change_users(targets: &Targets, written: bool, mut take: impl FnMut(&mut Users) -> usize) -> Result<usize, Failure> {
     if written {
@@ -257,7 +300,7 @@ fn tell(done: &[Done], reports: &[Report], json: bool) -> Result<(), Failure> {
     if lost > 0 {
         say!("{lost} lines were left out\n")?;
     }
-    if done.iter().any(|done| done.written) {
+    if done.iter().any(|done| done.written && done.what != "links") {
         say!("a running gateway notices within seconds\n")?;
     }
     Ok(())

@@ -10,6 +10,7 @@ mod mapping;
 mod owed;
 mod relay;
 mod remote;
+mod search;
 mod side;
 mod task;
 
@@ -25,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use self::known::Known;
 use self::local::Local;
-use self::task::{Task, principal_name};
+use self::task::{Task, client_id, principal_name};
 use crate::config::links::{Link, Links as Configured};
 
 /// The longest that links may take to end.
@@ -35,6 +36,8 @@ const END: Duration = Duration::from_secs(3);
 pub(crate) struct Links {
     known: Known,
     running: BTreeMap<String, Running>,
+    /// Sessions at other brokers that are being ended, by URL and client identifier.
+    ending: BTreeMap<(String, String), JoinHandle<()>>,
 }
 
 /// A link and the way to end it.
@@ -47,10 +50,13 @@ struct Running {
 impl Links {
     /// Starts all links, and ends the sessions of those that are not configured any more.
     pub(crate) fn start(configured: &Configured, gateway: &RunningGateway, data: &Path) -> Self {
-        let mut this = Self { known: Known::new(data), running: BTreeMap::new() };
+        let mut this = Self { known: Known::new(data), running: BTreeMap::new(), ending: BTreeMap::new() };
         let sessions = gateway.shared.links.sessions().map(|sessions| sessions.names()).unwrap_or_default();
         for (name, principal) in sessions {
             let link = configured.0.get(&name);
+            if link.is_none() {
+                this.known.say_what_stays(&name);
+            }
             if link.is_none_or(|link| *principal_name(&name, link) != *principal) {
                 this.forget(name, Principal::user(&principal, []), gateway);
             }
@@ -68,9 +74,15 @@ impl Links {
             self.running.iter().filter(|(name, running)| gone(name, running)).map(|(name, _)| name.clone()).collect();
         for name in changed {
             let Some(running) = self.running.remove(&name) else { continue };
-            let before = principal_name(&name, &running.config);
+            let (config, before) = (running.config.clone(), principal_name(&name, &running.config));
             running.end().await;
             let link = configured.0.get(&name);
+            let is_at_broker = |link: &Link| link.url == config.url && link.client_id == config.client_id;
+            if !link.is_some_and(is_at_broker) {
+                // The session at the next broker is another one.
+                let _ = self.known.forget_session(&name);
+                self.end_there(&name, config);
+            }
             if link.is_none_or(|link| principal_name(&name, link) != before) {
                 gateway.shared.links.remove(&name);
                 tracing::info!(link = name, "this link has ended");
@@ -94,7 +106,30 @@ impl Links {
         }
     }
 
+    /// Ends the session of a link at the other broker, once and beside everything else: that may be away.
+    fn end_there(&mut self, name: &str, config: Link) {
+        let (Some(broker), Some(client_id)) = (config.broker(), client_id(name, &config, &self.known)) else { return };
+        let session = (config.url.clone(), client_id.clone());
+        let link = name.to_owned();
+        let ending = tokio::spawn(async move {
+            let url = &config.url;
+            match remote::end(&config, &broker, &client_id).await {
+                Ok(()) => tracing::info!(link, url, "the session of this link at the other broker has ended"),
+                Err(failure) => {
+                    tracing::warn!(link, url, client_id, %failure, "the session of this link stays at the other broker");
+                }
+            }
+        });
+        self.ending.insert(session, ending);
+    }
+
     fn add(&mut self, name: &str, config: &Link, gateway: &RunningGateway) {
+        self.ending.retain(|_, ending| !ending.is_finished());
+        let session = client_id(name, config, &self.known).map(|client_id| (config.url.clone(), client_id));
+        if let Some(ending) = session.and_then(|session| self.ending.remove(&session)) {
+            // It would end the session that begins now.
+            ending.abort();
+        }
         let (stop, stopped) = watch::channel(false);
         let Some(task) = Task::new(name, config, gateway, self.known.clone()) else { return };
         let task = tokio::spawn(task.run(stopped));
@@ -103,15 +138,15 @@ impl Links {
 
     /// Ends the session of a link at the MQTT door.
     fn forget(&self, name: String, principal: Principal, gateway: &RunningGateway) {
-        let (inside, known) = (gateway.inside(), self.known.clone());
+        let inside = gateway.inside();
+        // It is of no use without the session.
+        let _ = self.known.forget_session(&name);
         tokio::spawn(async move {
             let client_id = format!("{CLIENT}{name}");
             let local = Local { inside: &inside, principal: &principal, client_id: &client_id };
             if let Err(failure) = local.end().await {
                 tracing::debug!(link = name, %failure, "the session of a link that is gone stays");
             }
-            // It is of no use without the session.
-            let _ = known.forget_session(&name);
         });
     }
 }

@@ -61,9 +61,12 @@ fn set_disabled(file: &Path, user: &str, disabled: bool) -> Result<(), Failure> 
     let changed = Users::update(file, |users| users.set_disabled(user, disabled));
     changed.map_err(|error| match error {
         UserError::Unknown => Failure::new(Status::DataErr, unknown(file, user, disabled)),
-        error @ (UserError::Name | UserError::Psk | UserError::Password(_) | UserError::File(_) | UserError::Io(_)) => {
-            failed(file, error)
-        }
+        error @ (UserError::Name
+        | UserError::Link
+        | UserError::Psk
+        | UserError::Password(_)
+        | UserError::File(_)
+        | UserError::Io(_)) => failed(file, error),
     })?;
     let may = if disabled { "may no longer" } else { "may" };
     eprintln!("{}: {user} {may} log in; a running gateway notices within seconds", file.display());
@@ -101,7 +104,7 @@ pub(crate) fn failed(file: &Path, error: UserError) -> Failure {
     match error {
         UserError::Io(error) => Failure::io(file.display(), &error),
         UserError::File(problems) => Failure::new(Status::Config, problems),
-        error @ (UserError::Name | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
+        error @ (UserError::Name | UserError::Link | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
             Failure::new(Status::DataErr, error)
         }
     }

@@ -141,6 +141,13 @@ pub trait LinkSessions: fmt::Debug + Send + Sync {
     /// The filters that the session is subscribed to.
     fn filters(&self, principal: &str, client: &str) -> Vec<String>;
 
+    /// Whether retained messages for its subscriptions have not all been sent, or not all acknowledged.
+    fn is_announcing(&self, principal: &str, client: &str) -> bool;
+
+    /// Whether the session will be sent the rest of them by itself. If not, they were begun in another process, or the
+    /// rest was lost.
+    fn goes_on_announcing(&self, principal: &str, client: &str) -> bool;
+
     /// The links that have a session: name and principal.
     fn names(&self) -> Vec<(String, Arc<str>)>;
 }

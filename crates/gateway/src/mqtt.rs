@@ -6,6 +6,7 @@
 //! what is mapped, dropped and refused.
 
 mod access;
+mod announced;
 mod attach;
 mod authenticate;
 mod boundary;

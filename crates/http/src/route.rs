@@ -82,6 +82,8 @@ pub enum Asset {
     Commands,
     /// A module of it: messages that are followed.
     Follow,
+    /// A module of it: links to other brokers.
+    Links,
     /// A module of it: the last values of topics.
     Past,
     /// A module of it: QR codes.
@@ -114,6 +116,7 @@ impl Asset {
             "certificates.js" => Some(Self::Certificates),
             "commands.js" => Some(Self::Commands),
             "follow.js" => Some(Self::Follow),
+            "links.js" => Some(Self::Links),
             "past.js" => Some(Self::Past),
             "qr.js" => Some(Self::Qr),
             "rates.js" => Some(Self::Rates),

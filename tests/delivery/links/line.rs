@@ -24,6 +24,10 @@ pub(super) struct Line {
 struct State {
     to: Option<SocketAddr>,
     open: Vec<TcpStream>,
+    /// The time that each piece of 4 KiB takes.
+    pace: Duration,
+    /// The bytes at which the other end closes the connection, like a broker that does not take a message; how often.
+    closes_at: Option<(Vec<u8>, usize)>,
 }
 
 impl Line {
@@ -31,7 +35,7 @@ impl Line {
     pub(super) fn new(to: Option<SocketAddr>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let state = Arc::new(Mutex::new(State { to, open: Vec::new() }));
+        let state = Arc::new(Mutex::new(State { to, ..State::default() }));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for near in listener.incoming().flatten() {
@@ -40,8 +44,9 @@ impl Line {
                 let ends = (near.try_clone(), far.try_clone(), near.try_clone(), far.try_clone());
                 let (Ok(near_out), Ok(far_out), Ok(near_kept), Ok(far_kept)) = ends else { continue };
                 lock(&shared).open.extend([near_kept, far_kept]);
-                thread::spawn(move || pump(near, far_out));
-                thread::spawn(move || pump(far, near_out));
+                let (forth, back) = (Arc::clone(&shared), Arc::clone(&shared));
+                thread::spawn(move || pump(near, far_out, |bytes| forth_passes(&forth, bytes)));
+                thread::spawn(move || pump(far, near_out, |_| back_passes(&back)));
             }
         });
         Ok(Self { address, state })
@@ -52,6 +57,21 @@ impl Line {
         for stream in std::mem::take(&mut lock(&self.state).open) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Slows it down.
+    pub(super) fn pace(&self, pace: Duration) {
+        lock(&self.state).pace = pace;
+    }
+
+    /// Has connections end at bytes for the other end, so many times.
+    pub(super) fn close_at(&self, text: &str, times: usize) {
+        lock(&self.state).closes_at = Some((text.as_bytes().to_vec(), times));
+    }
+
+    /// How often connections will still end so.
+    pub(super) fn closes_left(&self) -> usize {
+        lock(&self.state).closes_at.as_ref().map_or(0, |(_, times)| *times)
     }
 
     /// Cuts all connections and passes the next ones on to another address, or none.
@@ -65,9 +85,26 @@ fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pump(mut from: TcpStream, mut to: TcpStream) {
+fn forth_passes(state: &Mutex<State>, bytes: &[u8]) -> bool {
+    let mut state = lock(state);
+    let Some((text, times)) = state.closes_at.as_mut().filter(|(_, times)| *times > 0) else { return true };
+    let is_there = bytes.windows(text.len()).any(|window| window == text);
+    *times -= usize::from(is_there);
+    !is_there
+}
+
+fn back_passes(state: &Mutex<State>) -> bool {
+    let pace = lock(state).pace;
+    thread::sleep(pace);
+    true
+}
+
+fn pump(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
+        if !passes(buffer.get(..read).unwrap_or_default()) {
+            break;
+        }
         if to.write_all(buffer.get(..read).unwrap_or_default()).is_err() {
             break;
         }

@@ -61,6 +61,42 @@ pub(super) fn rules() -> Result<String> {
     Ok(String::new())
 }
 
+/// The rules change while the link is up: what it may not read takes it down, in all places that show its state, and
+/// it comes back with its right.
+pub(super) fn withdrawn() -> Result<String> {
+    let mosquitto = Mosquitto::start("")?;
+    let acl = |read: &str| {
+        format!(
+            "[[allow]]\nuser = \"link:north\"\nread = [\"up/#\"{read}]\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n"
+        )
+    };
+    let configuration = north(mosquitto.address, "out = [{ filter = \"up/#\" }, { filter = \"more/#\" }]");
+    let files = [("acl.toml", &*acl(", \"more/#\""))];
+    let plan = Plan { files: &files, configuration: Some(&configuration), ..Plan::default() };
+    let gateway = Gateway::start_as(plan)?;
+    wait_up(&gateway, "north")?;
+    let change = |text: &str| -> Result<()> {
+        std::fs::write(gateway.data().join("acl.toml"), text)?;
+        gateway.signal(rustix::process::Signal::HUP)
+    };
+    change(&acl(""))?;
+    let refused = |entry: &Value| {
+        let text = entry.pointer("/last_error/text").and_then(Value::as_str).unwrap_or_default();
+        let is_told = text.contains("the gateway refuses the subscription to \"more/#\"");
+        is_told && entry.get("connected") == Some(&Value::Bool(false))
+    };
+    wait(&gateway, "north", refused)?;
+    let request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let answer = tcp::ask(gateway.address("http")?, request)?;
+    ensure!(String::from_utf8_lossy(&answer).contains("more/#"), "{}", String::from_utf8_lossy(&answer));
+    // It stays so.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    wait(&gateway, "north", refused)?;
+    change(&acl(", \"more/#\""))?;
+    wait_up(&gateway, "north")?;
+    Ok(String::new())
+}
+
 /// A client identifier that begins with `$link/` is refused to everybody else.
 pub(super) fn reserved() -> Result<String> {
     let gateway = Gateway::start(&["mqtt.client_identifiers=shared"])?;

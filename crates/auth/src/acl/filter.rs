@@ -65,8 +65,8 @@ pub fn covers(outer: &str, inner: &str) -> bool {
 }
 
 /// Whether some topic could match both.
-#[cfg(test)]
-pub(crate) fn overlaps(one: &str, other: &str) -> bool {
+#[must_use]
+pub fn overlaps(one: &str, other: &str) -> bool {
     if hidden_from(one, other) || hidden_from(other, one) {
         return false;
     }

@@ -26,7 +26,7 @@ use crate::{
     private_file,
     problem::{Problems, Review},
     refused::Refused,
-    users::{Users, checked_name},
+    users::{Users, checked_name, checked_user},
 };
 
 /// The names of a client certificate whose chain a handshake verified.
@@ -209,7 +209,7 @@ fn read_entry(review: &mut Review<'_>, entry: &Spanned<DeValue<'_>>) -> Option<E
     let mut read = Entry { fits: Fits::Sha256([0; 32]), user: None, groups: Vec::new(), refuse: false };
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "user" => read.user = name(review, "user", value).map(Into::into),
+            "user" => read.user = user(review, "user", value).map(Into::into),
             "groups" => read.groups = groups(review, value),
             "refuse" => match value.get_ref().as_bool() {
                 Some(refuse) => read.refuse = refuse,
@@ -269,7 +269,17 @@ fn read_fits(
 }
 
 /// A user's name; reported when it cannot be one.
-pub(super) fn name(review: &mut Review<'_>, key: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
+pub(super) fn user(review: &mut Review<'_>, key: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
+    let name = name(review, key, value)?;
+    let user = checked_user(&name);
+    if let Err(error) = &user {
+        review.report(value.span(), format!("{key}: {error}"));
+    }
+    user.ok()
+}
+
+/// The name of a user or group; reported when it cannot be one.
+fn name(review: &mut Review<'_>, key: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
     let name = value.get_ref().as_str().and_then(|name| checked_name(name).ok());
     if name.is_none() {
         review.report(value.span(), format!("{key}: expected a name of 1 to 255 bytes without control characters"));

@@ -25,7 +25,7 @@ use crate::{
     random::random,
     refused::Refused,
     scram::ScramHash,
-    users::{UserError, Users, checked_name, quoted},
+    users::{UserError, Users, checked_user, quoted},
 };
 
 /// RFC 4279 §5.3 asks for keys of up to 64 bytes and identities of up to 128; both may be longer.
@@ -142,7 +142,7 @@ impl Psks {
     /// Identity, key or user cannot be used.
     pub fn set(&mut self, identity: &[u8], key: &[u8], user: Option<&str>) -> Result<(), UserError> {
         let name = user.or_else(|| std::str::from_utf8(identity).ok()).ok_or(UserError::Name)?;
-        let name = checked_name(name)?;
+        let name = checked_user(name)?;
         let sizes = (1..=IDENTITY_BYTES_MAX).contains(&identity.len()) && (1..=KEY_BYTES_MAX).contains(&key.len());
         if !sizes {
             return Err(UserError::Psk);
@@ -254,7 +254,7 @@ impl Source for Psks {
     /// Whether any of the user's keys is still there.
     fn admits(&self, principal: &Principal, _: &Users) -> bool {
         self.identities().any(|(_, user)| {
-            *user == *principal.name || checked_name(user).is_ok_and(|prepared| *prepared == *principal.name)
+            *user == *principal.name || checked_user(user).is_ok_and(|prepared| *prepared == *principal.name)
         })
     }
 }
@@ -275,7 +275,7 @@ fn read_entry(review: &mut Review<'_>, psks: &mut Psks, entry: &Spanned<DeValue<
                 Some(bytes) => key = Some(Zeroizing::new(bytes)),
                 None => review.report(span, "key: expected 2 to 512 hexadecimal digits"),
             },
-            "user" => user = certificate::name(review, "user", value),
+            "user" => user = certificate::user(review, "user", value),
             other => {
                 let message = format!("unknown key {other:?}; known: identity, identity_hex, key, user");
                 review.report(name.span(), message);
@@ -295,8 +295,8 @@ fn read_entry(review: &mut Review<'_>, psks: &mut Psks, entry: &Spanned<DeValue<
     if psks.by_identity.contains_key(&*identity) {
         return review.report(entry.span(), "the identity has a key already");
     }
-    if psks.set(&identity, &key, user.as_deref()).is_err() {
-        review.report(entry.span(), "the identity cannot be a user's name; add user = \"…\"");
+    if let Err(error) = psks.set(&identity, &key, user.as_deref()) {
+        review.report(entry.span(), format!("the identity cannot be a user's name: {error}; add user = \"…\""));
     }
 }
 

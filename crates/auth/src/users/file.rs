@@ -23,7 +23,7 @@ use toml::{
     de::{DeString, DeTable, DeValue},
 };
 
-use super::{User, Users, checked_name, quoted};
+use super::{User, Users, checked_name, checked_user, quoted};
 use crate::{
     password::StoredPassword,
     principal::Principal,
@@ -64,7 +64,7 @@ fn decoy_secret(text: &str) -> Option<[u8; 32]> {
 }
 
 fn read_user(review: &mut Review<'_>, users: &mut Users, name: &Spanned<DeString<'_>>, entry: &Spanned<DeValue<'_>>) {
-    match checked_name(name.get_ref()) {
+    match checked_user(name.get_ref()) {
         Ok(prepared) if prepared == name.get_ref().as_ref() => {}
         Ok(prepared) => {
             return review.report(name.span(), format!("write this name in its prepared form {prepared:?} (RFC 4013)"));

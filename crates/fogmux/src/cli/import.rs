@@ -31,6 +31,9 @@ pub(crate) struct ImportMosquitto {
     /// Mosquitto's psk_file
     #[arg(long, alias = "psk-file", value_name = "FILE")]
     pub(crate) psk: Option<PathBuf>,
+    /// Write the bridges of mosquitto.conf as links to this file, such as conf.d/links.toml beside the configuration
+    #[arg(long, value_name = "FILE")]
+    pub(crate) links: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) files: Files,
     /// Print the report without writing anything

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fogmux_auth::filters_overlap;
 use fogmux_bus::Filter;
 use fogmux_client::{Scheme, Url};
 
@@ -162,7 +163,7 @@ impl Section for Link {
         let is_url = |text: &str| Self { url: text.to_owned(), ..Self::default() }.broker().is_some();
         reader.text("url", &mut self.url, is_url, "\"mqtts://HOST[:PORT]\" or \"mqtt://HOST[:PORT]\"");
         reader.flag("allow_plaintext", &mut self.allow_plaintext);
-        let is_text = |text: &str| text.len() <= 256 && !text.contains('\0');
+        let is_text = |text: &str| text.len() <= 256 && !text.contains(char::is_control);
         reader.text("client_id", &mut self.client_id, is_text, "up to 256 bytes, or \"\"");
         reader.text("user", &mut self.user, is_text, "up to 256 bytes, or \"\" for none");
         reader.path("password_file", &mut self.password_file);
@@ -181,8 +182,9 @@ impl Section for Link {
 
 impl Section for Route {
     fn read(&mut self, reader: &mut Reader<'_>) {
-        let is_prefix = |text: &str| text.len() <= 1024 && !text.contains(['+', '#', '\0']);
-        reader.text("filter", &mut self.filter, |text| text.len() <= 1024, "a topic filter");
+        let is_short = |text: &str| text.len() <= 1024 && !text.contains(char::is_control);
+        let is_prefix = |text: &str| is_short(text) && !text.contains(['+', '#']);
+        reader.text("filter", &mut self.filter, is_short, "a topic filter");
         reader.count("qos", &mut self.qos, 0..=2);
         reader.text("local_prefix", &mut self.local_prefix, is_prefix, "the beginning of topics");
         reader.text("remote_prefix", &mut self.remote_prefix, is_prefix, "the beginning of topics");
@@ -226,6 +228,39 @@ pub(super) fn find_clashes(config: &Config, findings: &mut Findings) {
         }
         find_bad_routes(&key("out"), &link.out, findings);
         find_bad_routes(&key("in"), &link.inward, findings);
+        find_overlaps(&key("in"), &link.inward, findings);
+    }
+    find_shared_clients(&config.links, findings);
+}
+
+/// A broker ends the connection of a client when another one comes with its identifier, so two links with one would end
+/// each other's for ever.
+fn find_shared_clients(links: &Links, findings: &mut Findings) {
+    let clients = links.0.iter().filter(|(_, link)| !link.client_id.is_empty()).filter_map(|(name, link)| {
+        let broker = link.broker()?;
+        Some((name, (broker.host.to_ascii_lowercase(), broker.port, link.client_id.as_str())))
+    });
+    let mut owners = BTreeMap::new();
+    for (name, client) in clients {
+        if let Some(other) = owners.get(&client) {
+            let found = format!("{:?} is the client of the link {other:?} at this broker already", client.2);
+            findings.clash(&format!("links.{name}.client_id"), found, "a client identifier of its own for each link");
+        } else {
+            owners.insert(client, name);
+        }
+    }
+}
+
+/// A broker may send a message once for each subscription that it matches (§3.3.4).
+fn find_overlaps(key: &str, routes: &[Route], findings: &mut Findings) {
+    for (at, one) in routes.iter().enumerate() {
+        let earlier = routes.iter().take(at);
+        if let Some(other) = earlier.map(Route::remote).find(|other| filters_overlap(other, &one.remote())) {
+            let found =
+                format!("{other:?} and {:?} match the same topics, whose messages could come twice", one.remote());
+            findings.clash(key, found, "filters that do not overlap at the other broker");
+            return;
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Repo
         };
         match psks.set(identity.as_bytes(), &key, None) {
             Ok(()) => taken += 1,
-            Err(error @ (UserError::Name | UserError::Psk)) => report.lost(number, error.to_string()),
+            Err(error @ (UserError::Name | UserError::Link | UserError::Psk)) => report.lost(number, error.to_string()),
             Err(_) => report.lost(number, "it cannot be used"),
         }
         if key.len() < 16 {

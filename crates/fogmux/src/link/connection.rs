@@ -13,6 +13,7 @@ use super::local::goodbye;
 use super::mapping::Direction;
 use super::owed::Owed;
 use super::relay::{Outputs, Relay};
+use super::search::Step;
 use super::side::Side;
 
 /// Bytes for the gateway above which the other broker is not read.
@@ -20,6 +21,8 @@ const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// Bytes of answers to the other broker above which it is not read: one that takes none could cause any number.
 /// Messages do not count, or two gateways with links could each wait for the other to be read.
 const ANSWERS_BYTES_MAX: u64 = 1 << 20;
+/// The time between two looks at what has changed beside the connection.
+const LOOK: Duration = Duration::from_secs(1);
 /// The longest that a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -34,6 +37,17 @@ pub(super) struct Connection<L, R> {
     pub(super) owed: Owed,
 }
 
+/// Events of a connection, besides messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Everything is subscribed to.
+    Subscribed,
+    /// The other broker has answered UNSUBSCRIBE.
+    Unsubscribed,
+    /// A second has passed. Bytes that the other broker has taken, and those that were made for it.
+    Second { taken: u64, made: u64 },
+}
+
 /// The times of a connection to another broker.
 pub(super) struct Timing {
     /// Between pings; `None` without a keep alive.
@@ -44,6 +58,7 @@ pub(super) struct Timing {
     stalled: Option<Instant>,
     /// When everything has to be subscribed to.
     deadline: Instant,
+    next_look: Instant,
 }
 
 impl Timing {
@@ -51,15 +66,21 @@ impl Timing {
     pub(super) fn new(keep_alive: u16, deadline: Instant) -> Self {
         let ping = (keep_alive > 0).then(|| Duration::from_secs(u64::from(keep_alive)) / 2);
         let now = Instant::now();
-        Self { ping, next_ping: now + ping.unwrap_or_default(), heard: now, stalled: None, deadline }
+        Self {
+            ping,
+            next_ping: now + ping.unwrap_or_default(),
+            heard: now,
+            stalled: None,
+            deadline,
+            next_look: now + LOOK,
+        }
     }
 
     /// When something is to be done at the latest.
     fn next(&self, is_subscribed: bool) -> Instant {
         let ping = self.ping.map(|_| self.next_ping);
         let deadline = (!is_subscribed).then_some(self.deadline);
-        let far = Instant::now() + Duration::from_secs(3600);
-        [self.silent(), self.stuck(), ping, deadline].into_iter().flatten().min().unwrap_or(far)
+        [self.silent(), self.stuck(), ping, deadline].into_iter().flatten().fold(self.next_look, Instant::min)
     }
 
     /// By when the other broker has to have said something: two pings were not answered, and the third is due.
@@ -91,18 +112,17 @@ where
     L: AsyncRead + AsyncWrite + Unpin,
     R: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Passes packets on until a side ends the connection; `subscribed` is called when everything is subscribed to.
-    pub(super) async fn run(&mut self, mut subscribed: impl FnMut()) -> Failure {
+    /// Passes packets on until a side ends the connection, or `note` does because of an event.
+    pub(super) async fn run(&mut self, mut note: impl FnMut(Event) -> Result<(), Failure>) -> Failure {
         let mut is_subscribed = false;
         loop {
-            if let Err(failure) = self.pass_on() {
+            if let Err(failure) = self.events(&mut is_subscribed, &mut note) {
                 return failure;
             }
-            if !is_subscribed && self.relay.is_subscribed() {
-                is_subscribed = true;
-                subscribed();
-            }
             let next = self.timing.next(is_subscribed);
+            let search = self.relay.search.as_ref().filter(|_| is_subscribed);
+            let searches = search.and_then(|search| search.next(self.relay.is_waiting()));
+            let next = searches.map_or(next, |searches| next.min(searches));
             let read = tokio::select! {
                 read = poll_fn(|cx| self.poll(cx)) => Some(read),
                 () = sleep_until(next) => None,
@@ -113,14 +133,66 @@ where
                 None => {}
             }
             let now = Instant::now();
+            if self.timing.next_look <= now {
+                self.timing.next_look = now + LOOK;
+                let (taken, (_, made)) = (self.there.taken(), self.there.span());
+                if let Err(failure) = note(Event::Second { taken, made }) {
+                    return failure;
+                }
+            }
             if let Some(failure) = self.timing.over(is_subscribed, now) {
                 return failure;
             }
             if let Some(ping) = self.timing.ping.filter(|_| self.timing.next_ping <= now) {
                 self.timing.next_ping = now + ping;
-                // A packet of two bytes always fits.
-                let _ = Packet::Pingreq.encode(Version::V5, &mut self.there.output);
+                self.ping();
             }
+        }
+    }
+
+    fn ping(&mut self) {
+        // A packet of two bytes always fits.
+        let _ = Packet::Pingreq.encode(Version::V5, &mut self.there.output);
+    }
+
+    /// Handles all packets that came, and says what happened.
+    fn events(
+        &mut self,
+        is_subscribed: &mut bool,
+        note: &mut impl FnMut(Event) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.pass_on()?;
+        if self.relay.take_unsubscribed() {
+            note(Event::Unsubscribed)?;
+        }
+        if !*is_subscribed && self.relay.is_subscribed() {
+            *is_subscribed = true;
+            note(Event::Subscribed)?;
+        }
+        if *is_subscribed { self.search() } else { Ok(()) }
+    }
+
+    /// Goes on with the search for a message that the other broker does not take, if there is one.
+    fn search(&mut self) -> Result<(), Failure> {
+        let (now, waits) = (Instant::now(), self.relay.is_waiting());
+        let is_answered = self.relay.take_answered();
+        let Some(search) = &mut self.relay.search else { return Ok(()) };
+        if self.there.output.is_empty() {
+            search.taken(now);
+        }
+        if is_answered && let Some(packet) = search.answered(now) {
+            let (_, begin) = self.there.span();
+            self.there.output.extend_from_slice(&packet);
+            let (_, end) = self.there.span();
+            self.owed.message(begin, end);
+        }
+        match search.step(now, waits) {
+            Step::Nothing => Ok(()),
+            Step::Ask => {
+                self.ping();
+                Ok(())
+            }
+            Step::Over => Err(Failure::searched()),
         }
     }
 
@@ -146,7 +218,11 @@ where
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.here.poll_write(cx)?;
         let taken = self.there.taken();
-        self.there.poll_write(cx)?;
+        if let Err(broken) = self.there.poll_write(cx) {
+            // The packets that it has sent before may tell a better reason, and acknowledge messages.
+            while let Poll::Ready(Ok(())) = self.there.poll_read(cx) {}
+            return Poll::Ready(self.pass_on().and(Err(broken)));
+        }
         let now = Instant::now();
         self.timing.stalled = match self.timing.stalled {
             _ if self.there.output.is_empty() => None,
@@ -238,7 +314,7 @@ mod tests {
         let link = Link::new("north", String::new(), "link:north".into());
         let mappings = (Arc::new(Mapping::new(&[], Direction::Out)), Arc::new(Mapping::new(&[], Direction::In)));
         let receiver = Receiver { packet_bytes_max: 1000, qos_max: 2, retains: true };
-        let relay = Relay::new(Arc::new(link), mappings, (receiver, receiver));
+        let relay = Relay::new(Arc::new(link), mappings, (receiver, receiver), None);
         let here = Side::new(Stub::default(), Direction::Out, 1000);
         let there = Side::new(Stub { floods: true, owed: 0 }, Direction::In, 1000);
         let timing = Timing::new(60, Instant::now());

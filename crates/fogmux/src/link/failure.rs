@@ -12,33 +12,83 @@ pub(super) const TEXT_MAX: usize = 256;
 
 /// The reason why a link has no connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Failure(String);
+#[error("{text}")]
+pub(super) struct Failure {
+    text: String,
+    pub(super) kind: Kind,
+}
+
+/// The kinds of failures that are followed by something else than the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The other broker has ended the connection, and may have done so because of a message.
+    Closed,
+    /// The gateway refuses a subscription.
+    Forbidden,
+    /// The link has looked for a message that the other broker does not take, and goes on as usual.
+    Searched,
+    Other,
+}
 
 impl Failure {
     pub(super) fn new(text: impl fmt::Display) -> Self {
-        Self(text.to_string())
+        Self { text: text.to_string(), kind: Kind::Other }
     }
 
     /// The side that a packet came from broke the protocol.
     pub(super) fn misbehaved(from: Direction, what: impl fmt::Display) -> Self {
-        Self(format!("{}: {what}", side(from)))
+        Self::new(format_args!("{}: {what}", side(from)))
     }
 
     /// A side ended the connection with DISCONNECT.
     pub(super) fn disconnected(from: Direction, reason: ReasonCode, text: Option<&str>) -> Self {
-        Self(format!("{} ended the connection: {}", side(from), said(reason, text)))
+        let failure = Self::new(format_args!("{} ended the connection: {}", side(from), said(reason, text)));
+        if from == Direction::In && is_about_a_packet(reason) { failure.of(Kind::Closed) } else { failure }
     }
 
     /// A side refused CONNECT.
     pub(super) fn refused(by: Direction, reason: ReasonCode, text: Option<&str>) -> Self {
-        Self(format!("{} refuses the connection: {}", side(by), said(reason, text)))
+        Self::new(format_args!("{} refuses the connection: {}", side(by), said(reason, text)))
     }
 
     /// A side refused a subscription.
     pub(super) fn not_subscribed(by: Direction, filter: &str, reason: ReasonCode) -> Self {
-        Self(format!("{} refuses the subscription to {filter:?}: {}", side(by), said(reason, None)))
+        let text = format!("{} refuses the subscription to {filter:?}: {}", side(by), said(reason, None));
+        Self::new(text).of(if by == Direction::Out { Kind::Forbidden } else { Kind::Other })
     }
+
+    /// The stream from a side has ended.
+    pub(super) fn closed(from: Direction) -> Self {
+        let failure = Self::new(format_args!("{} closed the connection", side(from)));
+        if from == Direction::In { failure.of(Kind::Closed) } else { failure }
+    }
+
+    /// Nothing more is to be found.
+    pub(super) fn searched() -> Self {
+        Self::new("the search for a message that the other broker does not take is over").of(Kind::Searched)
+    }
+
+    fn of(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+}
+
+/// Whether a broker may end a connection so because of a message that it was sent. Other reasons (§3.14.2.1) are about
+/// the connection, the client or the broker.
+fn is_about_a_packet(reason: ReasonCode) -> bool {
+    [
+        ReasonCode::UNSPECIFIED_ERROR,
+        ReasonCode::MALFORMED_PACKET,
+        ReasonCode::PROTOCOL_ERROR,
+        ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR,
+        ReasonCode::NOT_AUTHORIZED,
+        ReasonCode::TOPIC_NAME_INVALID,
+        ReasonCode::PACKET_TOO_LARGE,
+        ReasonCode::PAYLOAD_FORMAT_INVALID,
+        ReasonCode::RETAIN_NOT_SUPPORTED,
+        ReasonCode::QOS_NOT_SUPPORTED,
+    ]
+    .contains(&reason)
 }
 
 /// The side that messages of a direction come from.

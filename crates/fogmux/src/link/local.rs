@@ -76,7 +76,7 @@ impl Local<'_> {
             unsubscribe(&filters, &mut side.output)?;
             answers += 1;
         }
-        if subscribe(out, RetainHandling::Never, &mut side.output)? {
+        if subscribe(out, |_| RetainHandling::Never, &mut side.output)? {
             answers += 1;
         }
         let filters = out.filters();
@@ -108,11 +108,14 @@ impl Local<'_> {
 /// Neither side gives the link back what came through it (No Local), and a retained message stays one.
 pub(super) fn subscribe(
     mapping: &Mapping,
-    retain_handling: RetainHandling,
+    retain_handling: impl Fn(&str) -> RetainHandling,
     output: &mut Vec<u8>,
 ) -> Result<bool, Failure> {
-    let options = |qos| SubscriptionOptions { qos, no_local: true, retain_as_published: true, retain_handling };
-    let entries: Vec<_> = mapping.filters().into_iter().map(|(filter, qos)| (filter, options(qos))).collect();
+    let options = |filter, qos| {
+        let retain_handling = retain_handling(filter);
+        SubscriptionOptions { qos, no_local: true, retain_as_published: true, retain_handling }
+    };
+    let entries: Vec<_> = mapping.filters().into_iter().map(|(filter, qos)| (filter, options(filter, qos))).collect();
     let Some(packet_id) = PacketId::new(SUBSCRIBE_ID).filter(|_| !entries.is_empty()) else { return Ok(false) };
     let entries = SubscribeEntries::new(&entries);
     let packet = Packet::Subscribe(Subscribe { packet_id, properties: Properties::NONE, entries });

@@ -67,6 +67,13 @@ impl Mapping {
         filters
     }
 
+    /// The same filters, each with a text that tells its entry from those with other names at the other side.
+    pub(super) fn keys(&self) -> Vec<(&str, String)> {
+        let entry_of = |filter: &str| self.0.iter().find(|entry| entry.filter.as_str() == filter);
+        let key = |filter| entry_of(filter).map(|entry| format!("{filter}\t{}\t{}", entry.from, entry.to));
+        self.filters().into_iter().filter_map(|(filter, _)| Some((filter, key(filter)?))).collect()
+    }
+
     /// The highest QoS.
     pub(super) fn qos_max(&self) -> u8 {
         self.0.iter().map(|entry| entry.qos.bits()).max().unwrap_or(0)

@@ -15,6 +15,7 @@ use fogmux_mqtt::{
 use super::characters::may_be_refused;
 use super::failure::{Failure, TEXT_MAX, side, told};
 use super::mapping::{Direction, Mapping};
+use super::search::{Message, Search, Verdict};
 
 /// Bytes for the other broker above which messages of QoS 0 are dropped. Others have the Receive Maximum for a bound.
 const BACKLOG_BYTES: usize = 1 << 20;
@@ -42,6 +43,14 @@ pub(super) struct Relay {
     own_there: Ids,
     awaits_here: bool,
     awaits_there: bool,
+    /// UNSUBACK of the other broker has come.
+    is_unsubscribed: bool,
+    /// PINGRESP of the other broker has come since it was asked for.
+    is_answered: bool,
+    /// Messages of QoS 1 and 2 for the other broker, on this connection.
+    sent: u64,
+    acknowledged: u64,
+    pub(super) search: Option<Search>,
     list: PropertyBuffer,
 }
 
@@ -59,11 +68,48 @@ impl Relay {
         link: Arc<Link>,
         (out, inward): (Arc<Mapping>, Arc<Mapping>),
         (here, there): (Receiver, Receiver),
+        search: Option<Search>,
     ) -> Self {
         let (awaits_here, awaits_there) = (!out.filters().is_empty(), !inward.filters().is_empty());
         let (own_here, own_there) = (Ids::default(), Ids::default());
         let list = PropertyBuffer::new();
-        Self { link, out, inward, here, there, own_here, own_there, awaits_here, awaits_there, list }
+        Self {
+            link,
+            out,
+            inward,
+            here,
+            there,
+            own_here,
+            own_there,
+            awaits_here,
+            awaits_there,
+            is_unsubscribed: false,
+            is_answered: false,
+            sent: 0,
+            acknowledged: 0,
+            search,
+            list,
+        }
+    }
+
+    /// Whether UNSUBACK of the other broker has come since the last call.
+    pub(super) const fn take_unsubscribed(&mut self) -> bool {
+        std::mem::replace(&mut self.is_unsubscribed, false)
+    }
+
+    /// The same of PINGRESP.
+    pub(super) const fn take_answered(&mut self) -> bool {
+        std::mem::replace(&mut self.is_answered, false)
+    }
+
+    /// Whether messages wait for an acknowledgement of the other broker.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.sent > self.acknowledged
+    }
+
+    /// Whether the other broker has acknowledged a message on this connection.
+    pub(super) const fn is_acknowledged(&self) -> bool {
+        self.acknowledged > 0
     }
 
     /// Whether everything is subscribed to.
@@ -99,7 +145,8 @@ impl Relay {
             Packet::Pubcomp(ack) if self.own(direction).remove(ack.packet_id) => {}
             Packet::Pubcomp(ack) => acknowledge(PacketType::Pubcomp, *ack, outputs.on),
             Packet::Suback(ack) => return self.subscribed(direction, ack.codes),
-            Packet::Unsuback(_) | Packet::Pingresp => {}
+            Packet::Unsuback(_) => self.is_unsubscribed |= direction == Direction::In,
+            Packet::Pingresp => self.is_answered |= direction == Direction::In,
             Packet::Disconnect(packet) => {
                 return Err(Failure::disconnected(direction, packet.reason, packet.properties.reason_string()));
             }
@@ -142,17 +189,47 @@ impl Relay {
         if publish.qos == Qos::AtMostOnce && outputs.on.len() > BACKLOG_BYTES {
             return self.drop(direction, publish, Dropped::Slow, outputs);
         }
+        let message = self.searched(direction, publish);
+        let mut is_held = false;
+        if let Some(search) = self.search.as_mut().filter(|_| direction == Direction::Out) {
+            // None of QoS 0 goes between, or it could be the one.
+            let Some(message) = &message else { return self.drop(direction, publish, Dropped::Slow, outputs) };
+            match search.judge(message) {
+                Verdict::Drop => {
+                    tracing::warn!(
+                        link = self.link.name,
+                        topic = told(publish.topic, TOPIC_MAX),
+                        "the other broker has closed each connection at this message"
+                    );
+                    return self.drop(direction, publish, Dropped::Refused, outputs);
+                }
+                Verdict::Hold => is_held = true,
+                Verdict::Pass => {}
+            }
+        }
         let Ok(properties) = passed_on(&mut self.list, publish.properties) else {
             return self.drop(direction, publish, Dropped::TooLarge, outputs);
         };
         let passed = Publish { topic: &topic, retain: publish.retain && receiver.retains, properties, ..*publish };
-        let encoded = Packet::Publish(passed).encode_within(Version::V5, receiver.packet_bytes_max, outputs.on);
-        if encoded.is_err() {
+        let mut held = Vec::new();
+        let on = if is_held { &mut held } else { &mut *outputs.on };
+        if Packet::Publish(passed).encode_within(Version::V5, receiver.packet_bytes_max, on).is_err() {
             return self.drop(direction, publish, Dropped::TooLarge, outputs);
+        }
+        self.sent += u64::from(direction == Direction::Out && publish.qos != Qos::AtMostOnce);
+        if let Some((search, message)) = self.search.as_mut().zip(message).filter(|_| is_held) {
+            search.hold(message, held);
         }
         let way = self.way(direction);
         way.messages.increment();
         way.bytes.add(u64::try_from(publish.payload.len()).unwrap_or(u64::MAX));
+    }
+
+    /// A message as the search knows it, if there is a search.
+    fn searched(&self, direction: Direction, publish: &Publish<'_>) -> Option<Message> {
+        let is_searched = self.search.is_some() && direction == Direction::Out;
+        let id = publish.packet_id.filter(|_| is_searched)?;
+        Some(Message { id, topic: publish.topic.to_owned() })
     }
 
     /// Drops a message, and has its sender forget it.
@@ -188,7 +265,13 @@ impl Relay {
 
     /// Passes on PUBACK or PUBREC. With a reason code of failure it ends the exchange, so that a message that the
     /// receiver does not want is not sent for ever.
-    fn acknowledged(&self, direction: Direction, kind: PacketType, ack: &Ack<'_>, outputs: Outputs<'_>) {
+    fn acknowledged(&mut self, direction: Direction, kind: PacketType, ack: &Ack<'_>, outputs: Outputs<'_>) {
+        if direction == Direction::In {
+            self.acknowledged += 1;
+            if let Some(search) = &mut self.search {
+                search.acknowledged();
+            }
+        }
         if ack.reason.is_error() {
             let (refused, by) = match direction {
                 Direction::Out => (&self.link.inward, "the gateway"),

@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use fogmux_client::{Connector, Options, Own, Stream, Trust, Url};
-use fogmux_mqtt::{Connect, Property, PropertyBuffer, SESSION_NEVER_EXPIRES, Version};
+use fogmux_mqtt::{Connect, Property, PropertyBuffer, Version};
 use tokio::net::TcpStream;
 
 use super::failure::Failure;
+use super::local::{PACKET_BYTES_MAX, goodbye};
 use super::mapping::Direction;
 use super::side::{Side, Welcome};
 use crate::config::links::Link;
@@ -17,6 +18,8 @@ pub(super) struct Opening<'a> {
     pub(super) client_id: &'a str,
     /// Whether a session that is there ends.
     pub(super) clean_start: bool,
+    /// Seconds that it outlives the connection.
+    pub(super) session_expiry: u32,
     /// QoS 1 and 2 messages that the other broker may have under way.
     pub(super) receive_maximum: u16,
     /// The largest packet that the gateway takes, in bytes.
@@ -34,7 +37,7 @@ pub(super) async fn connect(
     let mut side = Side::new(stream, Direction::In, opening.packet_bytes_max);
     let mut list = PropertyBuffer::new();
     let properties = [
-        Property::SessionExpiryInterval(SESSION_NEVER_EXPIRES),
+        Property::SessionExpiryInterval(opening.session_expiry),
         Property::ReceiveMaximum(opening.receive_maximum.max(1)),
         Property::MaximumPacketSize(opening.packet_bytes_max.max(1)),
     ];
@@ -52,6 +55,18 @@ pub(super) async fn connect(
     };
     let welcome = side.connect(&connect).await?;
     Ok((side, welcome))
+}
+
+/// Ends the session of a link that is not configured any more.
+pub(super) async fn end(config: &Link, broker: &Url, client_id: &str) -> Result<(), Failure> {
+    let packet_bytes_max = PACKET_BYTES_MAX;
+    let opening = Opening { client_id, clean_start: true, session_expiry: 0, receive_maximum: 1, packet_bytes_max };
+    let ended = async {
+        let (mut side, _) = connect(config, broker, &opening).await?;
+        side.send(&goodbye()).await
+    };
+    let late = |_| Failure::new(format!("{}:{}: no answer in time", broker.host, broker.port));
+    tokio::time::timeout(config.connect_timeout, ended).await.map_err(late)?
 }
 
 async fn dial(config: &Link, broker: &Url) -> Result<Stream<TcpStream>, Failure> {

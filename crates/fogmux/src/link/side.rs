@@ -182,10 +182,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
     }
 
     fn closed(&self) -> Failure {
-        Failure::new(format!("{} closed the connection", side(self.from)))
+        Failure::closed(self.from)
     }
 
     fn lost(&self, error: &io::Error) -> Failure {
+        // A program that ends under TLS, and nobody says so.
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return self.closed();
+        }
         Failure::new(format!("the connection to {} broke: {error}", side(self.from)))
     }
 }

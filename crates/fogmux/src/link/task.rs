@@ -1,26 +1,28 @@
 //! The life of a link: connect, pass on, wait, and again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fogmux_auth::{Authority, Principal};
+use fogmux_auth::{Authority, Door, Principal, Reach};
 use fogmux_client::Url;
 use fogmux_gateway::RunningGateway;
 use fogmux_gateway::links::{self, LinkError};
 use fogmux_gateway::runtime::Inside;
 use fogmux_gateway::worker::Shared;
-use fogmux_mqtt::RetainHandling;
+use fogmux_mqtt::{ReasonCode, RetainHandling, SESSION_NEVER_EXPIRES};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Connection, Timing};
-use super::failure::Failure;
-use super::known::Known;
-use super::local::{Local, PACKET_BYTES_MAX, subscribe};
+use super::connection::{Connection, Event, Timing};
+use super::failure::{Failure, Kind};
+use super::known::{Known, Session};
+use super::local::{Local, PACKET_BYTES_MAX, subscribe, unsubscribe};
 use super::mapping::{Direction, Mapping};
 use super::owed::Owed;
 use super::relay::Relay;
 use super::remote::{self, Opening};
+use super::search::{Ended, QUIET, Suspicion};
 use super::side::Welcome;
 use crate::config::links::Link;
 
@@ -46,8 +48,13 @@ pub(super) struct Task {
     known: Known,
     out: Arc<Mapping>,
     inward: Arc<Mapping>,
-    /// Whether retained messages go to the other broker at the next connection, whatever session it has.
-    announces: bool,
+    /// The session at the other broker that goes with the one here; `None` if there is none.
+    session: Option<Session>,
+    /// Filters whose retained messages the gateway has begun to send, and goes on with at the next connection.
+    begun: BTreeSet<String>,
+    suspicion: Suspicion,
+    /// The generation of the rules under which the link may read something of each entry.
+    generation: Option<u64>,
     /// Whether the session here is subscribed to what is passed on.
     is_prepared: bool,
     /// The largest packet that the gateway takes, in bytes, as it said last; the other broker is asked for no larger.
@@ -61,23 +68,36 @@ pub(super) fn principal_name(name: &str, config: &Link) -> Arc<str> {
     if config.user_here.is_empty() { Arc::clone(&Principal::link(name).name) } else { config.user_here.as_str().into() }
 }
 
+/// The client identifier of a link at its broker.
+pub(super) fn client_id(name: &str, config: &Link, known: &Known) -> Option<String> {
+    if !config.client_id.is_empty() {
+        return Some(config.client_id.clone());
+    }
+    match known.gateway() {
+        Ok(gateway) => Some(format!("fogmux-{name}-{gateway}")),
+        Err(error) => {
+            tracing::error!(link = name, %error, "no client identifier for this link can be kept");
+            None
+        }
+    }
+}
+
 impl Task {
     /// A link, entered among those of the gateway. `None` if its URL is none, which the configuration has found.
     pub(super) fn new(name: &str, config: &Link, gateway: &RunningGateway, known: Known) -> Option<Self> {
         let broker = config.broker()?;
-        let client_id = match config.client_id.as_str() {
-            "" => match known.gateway() {
-                Ok(gateway) => format!("fogmux-{name}-{gateway}"),
-                Err(error) => {
-                    tracing::error!(link = name, %error, "no client identifier for this link can be kept");
-                    return None;
-                }
-            },
-            own => own.to_owned(),
-        };
+        let client_id = client_id(name, config, &known)?;
         let state = Arc::new(links::Link::new(name, config.url.clone(), principal_name(name, config)));
         gateway.shared.links.add(Arc::clone(&state));
+        let session = known.session(name).filter(|session| session.is_of(&config.url, &client_id));
+        if session.is_none() {
+            known.say_what_stays(name);
+        }
         Some(Self {
+            session,
+            begun: BTreeSet::new(),
+            suspicion: Suspicion::default(),
+            generation: None,
             broker,
             client_id,
             state,
@@ -87,7 +107,6 @@ impl Task {
             out: Arc::new(Mapping::new(&config.out, Direction::Out)),
             inward: Arc::new(Mapping::new(&config.inward, Direction::In)),
             config: config.clone(),
-            announces: false,
             is_prepared: false,
             // Every link is prepared before it connects, and the gateway says then.
             packet_bytes_max: PACKET_BYTES_MAX,
@@ -103,6 +122,9 @@ impl Task {
             let began = Instant::now();
             self.was_up = false;
             let Some(failure) = self.attempt(&mut stop).await else { break };
+            if failure.kind == Kind::Searched {
+                continue;
+            }
             let text = failure.to_string();
             if self.shared.is_draining() || *stop.borrow() {
                 self.shared.links.is_down(&self.state, None);
@@ -138,21 +160,97 @@ impl Task {
             Ok(connection) => connection,
             Err(failure) => return Some(failure),
         };
-        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
-        let mut subscribed = false;
+        let mut passed_on = None;
         let failure = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => None,
-            failure = connection.run(|| {
-                subscribed = true;
-                shared.links.is_up(&state, shared.clock.unix_ms(shared.clock.now()));
-                tracing::info!(link = state.name, url = state.url, "this link is up");
-            }) => Some(failure),
+            failure = connection.run(|event| self.note(event, &mut passed_on)) => Some(failure),
         };
-        connection.close().await;
-        if subscribed {
-            (self.announces, self.was_up) = (false, true);
+        if let Some(failure) = &failure {
+            self.learn(failure, &connection.relay);
         }
+        connection.close().await;
         failure
+    }
+
+    /// Follows what happens on a connection. `passed_on` is the place in the output up to which QoS 0 has to be taken.
+    fn note(&mut self, event: Event, passed_on: &mut Option<u64>) -> Result<(), Failure> {
+        match event {
+            Event::Subscribed => {
+                self.was_up = true;
+                self.begun = self.out.filters().into_iter().map(|(filter, _)| filter.to_owned()).collect();
+                self.shared.links.is_up(&self.state, self.unix_ms());
+                tracing::info!(link = self.state.name, url = self.state.url, "this link is up");
+            }
+            Event::Unsubscribed => {
+                let wanted = self.inward.filters().into_iter().map(|(filter, _)| filter.to_owned()).collect();
+                self.change_session(|session| session.subscribed = wanted);
+            }
+            Event::Second { taken, made } => {
+                self.look_at_rights()?;
+                self.look_at_retained(taken, made, passed_on);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes when the other broker has all retained messages.
+    fn look_at_retained(&mut self, taken: u64, made: u64, passed_on: &mut Option<u64>) {
+        let keys: BTreeSet<String> = self.out.keys().into_iter().map(|(_, key)| key).collect();
+        if !self.was_up || self.session.as_ref().is_none_or(|session| session.announced == keys) {
+            return;
+        }
+        let (principal, client) = (principal_name(&self.state.name, &self.config), self.state.client());
+        let sessions = self.shared.links.sessions();
+        if sessions.is_none_or(|sessions| sessions.is_announcing(&principal, &client)) {
+            return;
+        }
+        if taken >= *passed_on.get_or_insert(made) {
+            self.change_session(|session| session.announced = keys);
+        }
+    }
+
+    /// Ends the connection when the rules have changed and let nothing of an entry be read any more.
+    fn look_at_rights(&mut self) -> Result<(), Failure> {
+        let generation = self.shared.authority.generation();
+        if self.generation == Some(generation) {
+            return Ok(());
+        }
+        let access = self.shared.authority.access(&self.principal()?, self.state.client(), Door::Mqtt);
+        for (filter, _) in self.out.filters() {
+            if let Reach::Nothing(_) = access.may_subscribe(filter) {
+                return Err(Failure::not_subscribed(Direction::Out, filter, ReasonCode::NOT_AUTHORIZED));
+            }
+        }
+        self.generation = Some(generation);
+        Ok(())
+    }
+
+    /// Looks for the reason why a connection ended.
+    fn learn(&mut self, failure: &Failure, relay: &Relay) {
+        if failure.kind == Kind::Forbidden {
+            // The other broker is left alone as long as nothing may be read for it.
+            self.is_prepared = false;
+        }
+        let (is_waiting, is_acknowledged) = (relay.is_waiting(), relay.is_acknowledged());
+        let (kind, search, at) = (failure.kind, relay.search.as_ref(), Instant::now());
+        let was_there = self.suspicion.is_there();
+        if self.suspicion.learn(&Ended { kind, is_waiting, is_acknowledged, search, at }) {
+            let link = &self.state.name;
+            tracing::error!(link, "the other broker closes the connection at each message; no more are dropped");
+        } else if self.suspicion.is_there() && !was_there {
+            let link = &self.state.name;
+            tracing::warn!(link, "the other broker closes each connection; messages are sent one at a time");
+        }
+    }
+
+    /// Changes what is known of the session at the other broker.
+    fn change_session(&mut self, change: impl FnOnce(&mut Session)) {
+        let Some(session) = &mut self.session else { return };
+        let before = session.clone();
+        change(session);
+        if *session != before {
+            keep(&self.known, &self.state.name, session);
+        }
     }
 
     fn unix_ms(&self) -> u64 {
@@ -176,26 +274,38 @@ impl Task {
         let remote = tokio::time::timeout_at(deadline, self.connect()).await;
         let (mut there, welcome) = remote.map_err(late)??;
         self.check(&welcome)?;
-        let window = welcome.receive_maximum.min(self.config.inflight_max);
+        let mut window = welcome.receive_maximum.min(self.config.inflight_max);
+        let search = self.suspicion.search(window, jittered(QUIET * 2));
+        if search.is_some() {
+            window = 1;
+        }
         let connected = timeout(HERE, local.connect(window)).await;
         let (mut here, greeted) = connected.map_err(|_| Failure::new("the gateway does not answer"))??;
         self.packet_bytes_max = greeted.receiver.packet_bytes_max;
         if !greeted.session_present {
             // It was ended by an administrator: what the other broker knows of it has to go as well.
             self.is_prepared = false;
-            self.announces = true;
             self.forget_session()?;
             return Err(Failure::new("the session at the gateway has ended"));
         }
         let mappings = (Arc::clone(&self.out), Arc::clone(&self.inward));
-        let mut relay = Relay::new(Arc::clone(&self.state), mappings, (greeted.receiver, welcome.receiver));
+        let mut relay = Relay::new(Arc::clone(&self.state), mappings, (greeted.receiver, welcome.receiver), search);
         if !welcome.session_present {
             relay.release_all(&mut here.output);
         }
-        let is_new = self.announces || !welcome.session_present;
-        let handling = if is_new { RetainHandling::Always } else { RetainHandling::IfNew };
+        let stale = self.begin_session(&welcome);
+        let sessions = self.shared.links.sessions();
+        if !welcome.session_present || !sessions.is_some_and(|held| held.goes_on_announcing(&principal.name, client_id))
+        {
+            self.begun.clear();
+        }
+        let is_announced = |filter: &str| self.is_announced(filter) || self.begun.contains(filter);
+        let handling = |filter: &str| if is_announced(filter) { RetainHandling::Never } else { RetainHandling::Always };
         subscribe(&self.out, handling, &mut here.output)?;
-        subscribe(&self.inward, RetainHandling::IfNew, &mut there.output)?;
+        if !stale.is_empty() {
+            unsubscribe(&stale.iter().map(String::as_str).collect::<Vec<_>>(), &mut there.output)?;
+        }
+        subscribe(&self.inward, |_| RetainHandling::IfNew, &mut there.output)?;
         let timing = Timing::new(supervised(self.config.keep_alive, welcome.keep_alive), deadline);
         Ok(Connection { here, there, relay, timing, owed: Owed::default() })
     }
@@ -217,36 +327,55 @@ impl Task {
         let wanted = self.out.filters();
         let is_wanted = |filter: &String| wanted.iter().any(|(wanted, _)| wanted == filter);
         let stale: Vec<String> = before.iter().filter(|filter| !is_wanted(filter)).cloned().collect();
-        let is_new = wanted.iter().any(|(filter, _)| !before.iter().any(|before| before == filter));
         let Welcome { session_present: present, receiver, .. } = local.prepare(&self.out, &stale).await?;
         self.packet_bytes_max = receiver.packet_bytes_max;
-        self.announces |= is_new || !present;
+        self.begun.clear();
         if present { Ok(()) } else { self.forget_session() }
     }
 
     /// Notes that the session at the other broker goes with none that is here.
-    fn forget_session(&self) -> Result<(), Failure> {
+    fn forget_session(&mut self) -> Result<(), Failure> {
+        self.session = None;
+        self.begun.clear();
         let forgotten = self.known.forget_session(&self.state.name);
         forgotten.map_err(|error| Failure::new(format!("the data directory: {error}")))
+    }
+
+    /// Notes what the session at the other broker has, before anything else is done there. Returns the filters that
+    /// it is subscribed to for an earlier configuration.
+    fn begin_session(&mut self, welcome: &Welcome) -> Vec<String> {
+        let before = self.session.take().filter(|_| welcome.session_present);
+        let mut session = before.clone().unwrap_or_else(|| Session::new(&self.config.url, &self.client_id));
+        let keys = self.out.keys();
+        session.announced.retain(|announced| keys.iter().any(|(_, key)| key == announced));
+        let wanted: BTreeSet<String> = self.inward.filters().into_iter().map(|(filter, _)| filter.to_owned()).collect();
+        let stale = session.subscribed.difference(&wanted).cloned().collect();
+        session.subscribed.extend(wanted);
+        if before.as_ref() != Some(&session) {
+            keep(&self.known, &self.state.name, &session);
+        }
+        self.session = Some(session);
+        stale
+    }
+
+    /// Whether the other broker has the retained messages of an entry of `out`.
+    fn is_announced(&self, filter: &str) -> bool {
+        let Some(session) = &self.session else { return false };
+        self.out.keys().iter().any(|(of, key)| *of == filter && session.announced.contains(key))
     }
 
     /// Connects to the other broker, to the session that goes with the one here.
     async fn connect(
         &self,
     ) -> Result<(super::side::Side<fogmux_client::Stream<tokio::net::TcpStream>>, Welcome), Failure> {
-        let session = format!("{}\n{}\n", self.config.url, self.client_id);
-        let name = &self.state.name;
         let opening = Opening {
             client_id: &self.client_id,
-            clean_start: !self.known.is_session(name, &session),
+            clean_start: self.session.is_none(),
+            session_expiry: SESSION_NEVER_EXPIRES,
             receive_maximum: self.config.inflight_max,
             packet_bytes_max: self.packet_bytes_max,
         };
-        let connected = remote::connect(&self.config, &self.broker, &opening).await?;
-        if let Err(error) = self.known.set_session(name, &session) {
-            tracing::warn!(link = name, %error, "the session at the other broker ends with this process");
-        }
-        Ok(connected)
+        remote::connect(&self.config, &self.broker, &opening).await
     }
 
     /// Whether the other broker has what the configuration needs.
@@ -258,6 +387,13 @@ impl Task {
             )));
         }
         Ok(())
+    }
+}
+
+/// Keeps what is known of the session at the other broker.
+fn keep(known: &Known, link: &str, session: &Session) {
+    if let Err(error) = known.set_session(link, session) {
+        tracing::warn!(link, %error, "the session at the other broker ends with this process");
     }
 }
 

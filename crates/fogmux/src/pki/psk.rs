@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
     let failed = |error: UserError| match error {
         UserError::Io(error) => Failure::io(file.display(), &error),
         UserError::File(problems) => Failure::new(Status::Config, problems),
-        error @ (UserError::Name | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
+        error @ (UserError::Name | UserError::Link | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
             Failure::new(Status::DataErr, error)
         }
     };

@@ -201,6 +201,8 @@ fn not_used(error: UserError) -> Refusal {
     match error {
         UserError::Unknown => Refusal::Unknown,
         error @ (UserError::File(_) | UserError::Io(_)) => Refusal::Unchangeable(error.to_string()),
-        error @ (UserError::Name | UserError::Psk | UserError::Password(_)) => Refusal::Unusable(error.to_string()),
+        error @ (UserError::Name | UserError::Link | UserError::Psk | UserError::Password(_)) => {
+            Refusal::Unusable(error.to_string())
+        }
     }
 }

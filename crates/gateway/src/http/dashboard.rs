@@ -28,6 +28,7 @@ const VIEWS: &str = include_str!("dashboard/views.js");
 const CERTIFICATES: &str = include_str!("dashboard/certificates.js");
 const COMMANDS: &str = include_str!("dashboard/commands.js");
 const FOLLOW: &str = include_str!("dashboard/follow.js");
+const LINKS: &str = include_str!("dashboard/links.js");
 const PAST: &str = include_str!("dashboard/past.js");
 const QR: &str = include_str!("dashboard/qr.js");
 const RATES: &str = include_str!("dashboard/rates.js");
@@ -88,6 +89,7 @@ pub(super) fn asset(asset: Asset, headers: &HeaderMap) -> Response<Payload> {
         Asset::Certificates => (SCRIPT, CERTIFICATES),
         Asset::Commands => (SCRIPT, COMMANDS),
         Asset::Follow => (SCRIPT, FOLLOW),
+        Asset::Links => (SCRIPT, LINKS),
         Asset::Past => (SCRIPT, PAST),
         Asset::Qr => (SCRIPT, QR),
         Asset::Rates => (SCRIPT, RATES),

@@ -227,6 +227,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let left = self.mailbox.with(|mailbox| mailbox.unacknowledged()).unwrap_or(0);
             ctx.shared.shutdown.left_unacknowledged(left);
         }
+        self.leave_announcing();
+        let ctx = &self.ctx;
         // Only this connection's claim can be affected: otherwise `with_claim` and `detach` fail.
         let (since, expiry_s) = (ctx.unix_ms(self.now), durable::expiry(self.facts.session_expiry));
         let dropped = self.mailbox.with(|mailbox| {

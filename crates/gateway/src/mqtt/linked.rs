@@ -18,6 +18,16 @@ impl LinkSessions for MqttDoor {
         subscribed.iter().map(|one| one.filter.as_str().to_owned()).collect()
     }
 
+    fn is_announcing(&self, principal: &str, client: &str) -> bool {
+        let slot = self.sessions.get(&session_key(self.config.client_identifiers, principal, &client.into()));
+        slot.is_some_and(|slot| slot.with(|mailbox| mailbox.is_announcing()))
+    }
+
+    fn goes_on_announcing(&self, principal: &str, client: &str) -> bool {
+        let slot = self.sessions.get(&session_key(self.config.client_identifiers, principal, &client.into()));
+        slot.is_some_and(|slot| slot.with(|mailbox| mailbox.goes_on_announcing()))
+    }
+
     fn names(&self) -> Vec<(String, Arc<str>)> {
         /// Sessions looked at under one lock of the registry.
         const PAGE: usize = 1024;

@@ -66,6 +66,7 @@ where
             drop(early);
             let (follows, waits) = (granted.follows, granted.waits.take());
             let mut connection = Box::new(Connection::new(ctx, stream, granted, rest));
+            connection.resume_announcing();
             if let Some(previous) = follows
                 && let Err(end) = connection.follow(previous).await
             {

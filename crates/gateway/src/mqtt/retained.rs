@@ -108,6 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Some(pull) = self.rare.as_ref().and_then(|rare| rare.pulls.first()) else { return Ok(()) };
         let (bus, gate, gather) = (self.ctx.bus(), &self.client.gate, Gather::default());
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
+            // A link passes them on completely, which QoS 0 does not promise, however they were published.
+            let qos_min = mailbox.announced().map_or(Qos::AtMostOnce, |_| Qos::AtLeastOnce);
             // Looked up while the mailbox is locked, so that a newer value is delivered behind this one.
             let chunk = bus.retained(&pull.filter, pull.after.as_ref(), room.messages, self.now);
             let mut pulled = 0_u64;
@@ -116,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let topic = message.topic.clone();
                 if gate.may_read(&topic) {
                     let kept = Kept {
-                        qos: pull.qos.min(message.qos),
+                        qos: pull.qos.min(message.qos.max(qos_min)),
                         // [MQTT-3.3.1-8]
                         retain: true,
                         timed: false,
@@ -141,6 +143,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         drop(gather.append());
         self.work.looks = self.work.looks.saturating_add(u16::try_from(looks).unwrap_or(u16::MAX));
         self.rare().pulls.go_on(next);
+        if self.pulls() == 0 {
+            self.end_announcing();
+        }
         Ok(())
     }
 }

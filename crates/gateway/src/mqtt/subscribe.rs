@@ -115,6 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // §4.8.2: a shared subscription is sent no retained messages.
         if pulls && subscription.group.is_none() {
             self.rare().pulls.push(Pull::new(subscription.filter.clone(), translate::to_bus(options.qos), id));
+            self.begin_announcing();
         }
         let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
         let wanted = Wanted { max_qos: translate::to_bus(qos), no_local, retain_as_published, id };

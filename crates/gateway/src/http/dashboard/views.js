@@ -3,6 +3,7 @@
 import { get, remove } from '/dashboard/api.js';
 import { certificates } from '/dashboard/certificates.js';
 import { bytes, duration, make, number, rate, section, table, time } from '/dashboard/elements.js';
+import { links } from '/dashboard/links.js';
 import { called, rates } from '/dashboard/rates.js';
 import { refusals } from '/dashboard/refusals.js';
 import { system } from '/dashboard/system.js';
@@ -16,7 +17,7 @@ export function overview(main) {
   const cards = make('dl', { class: 'cards' });
   const doors = make('div');
   main.append(make('h1', {}, 'Overview'), cards, section('Doors', doors));
-  const [pairs, machine] = [rates(main), system(main)];
+  const [pairs, others, machine] = [rates(main), links(main), system(main)];
   const status = (now, before) => {
     if (!now) return;
     const s = now.status;
@@ -53,6 +54,7 @@ export function overview(main) {
       number(door.misbehaved), number(door.timed_out)]);
     doors.replaceChildren(table('Doors', columns, rows, 'pinned'));
     pairs(now, before);
+    others();
     machine();
     document.getElementById('version')?.remove();
     main.append(make('p', { class: 'dim', id: 'version' },

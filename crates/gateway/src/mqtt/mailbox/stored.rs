@@ -73,6 +73,7 @@ impl MqttMailbox {
             let Some(stored) = durable.pull(message, kept.manner(), gather) else { return };
             kept.stored = Some(stored);
         }
+        self.note_announced(kept.stored.as_ref().map(|stored| stored.sequence()));
         self.enqueue_retained(kept);
     }
 
@@ -82,6 +83,13 @@ impl MqttMailbox {
             let skipped = self.outbound.skip_to(durable::packet_id(stored));
             debug_assert!(skipped, "it was asked before");
         }
+    }
+
+    /// The number of the first message that is not acknowledged.
+    pub(in crate::mqtt) fn first_stored(&self) -> Option<Sequence> {
+        let number = |kept: &Kept| kept.stored.as_ref().map(|stored| stored.sequence());
+        let in_flight = self.outbound.messages().filter_map(number).min();
+        in_flight.or_else(|| self.queue.iter().find_map(number))
     }
 
     /// Whether a queued message may be sent. The task is woken when that changes by the store.

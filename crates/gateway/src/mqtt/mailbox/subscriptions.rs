@@ -4,7 +4,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use fogmux_bus::{Completer, Subscription};
 
-use super::super::session::{LeftGroups, share_tag};
+use super::super::{
+    announced::Announced,
+    session::{LeftGroups, share_tag},
+};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -13,6 +16,8 @@ pub(in crate::mqtt) struct Subscriptions {
     bytes: usize,
     /// Shared subscriptions that the client has left, as long as messages wait by them.
     pub(super) leaving: Option<Box<Leaving>>,
+    /// Of a link only: the retained messages of its subscriptions.
+    pub(in crate::mqtt) announced: Option<Box<Announced>>,
 }
 
 /// Shared subscriptions that a client leaves.
