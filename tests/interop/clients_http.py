@@ -12,6 +12,15 @@ from clients_http3 import Aioquic, CurlCffi
 from requests_http import H1, H1S, H2, H2C, HANDSHAKE_FAILED, Requests, base_url, from_envelope
 
 
+def keys(credential):
+    """curl's arguments for a credential."""
+    if credential.certificate:
+        return ["--cert", credential.certificate[0], "--key", credential.certificate[1]]
+    if credential.token is not None:
+        return ["--oauth2-bearer", credential.token]
+    return [] if credential.password is None else ["--user", f"{credential.user}:{credential.password}"]
+
+
 class Curl(Requests):
     """curl once per request."""
 
@@ -21,7 +30,7 @@ class Curl(Requests):
         with tempfile.NamedTemporaryFile(dir=self.gateway.scratch) as sent, \
                 tempfile.NamedTemporaryFile(dir=self.gateway.scratch) as came:
             argv = ["curl", "-sS", *self.flags, "--cacert", self.gateway.ca, "-X", method, "-D", "-", "-o", came.name]
-            argv += self._keys()
+            argv += keys(self.credential)
             if method == "HEAD":
                 argv += ["-I"]
             for name, value in headers:
@@ -49,15 +58,6 @@ class Curl(Requests):
             return int(status), fields, came.read()
 
 
-    def _keys(self):
-        keys = self.credential
-        if keys.certificate:
-            return ["--cert", keys.certificate[0], "--key", keys.certificate[1]]
-        if keys.token is not None:
-            return ["--oauth2-bearer", keys.token]
-        return [] if keys.password is None else ["--user", f"{keys.user}:{keys.password}"]
-
-
 class CurlStream(Follower):
     """curl -N on /subscribe: SSE over each version."""
 
@@ -77,13 +77,17 @@ class CurlStream(Follower):
     async def follow(self, topic):
         url = base_url(self.gateway, self.version) + "/subscribe?" + urlencode({"filter": topic})
         process = await asyncio.create_subprocess_exec(
-            "curl", "-sSNi", *self.flags, "--cacert", self.gateway.ca, "-H", "accept: text/event-stream", url,
-            stdout=asyncio.subprocess.PIPE, limit=1 << 26)
+            "curl", "-sSNi", *self.flags, "--cacert", self.gateway.ca, *keys(self.credential),
+            "-H", "accept: text/event-stream", url, stdout=asyncio.subprocess.PIPE,
+            limit=1 << 26)
         head = []
         while (line := await asyncio.wait_for(process.stdout.readline(), PATIENCE)).strip():
             head.append(line.decode().strip().lower())
-        if not head or head[0].split()[1] != "200" or "content-type: text/event-stream" not in ";".join(head):
-            raise Refused(f"{head[:1]}")
+        if not head:
+            raise Missing("no response")
+        status = head[0].split()[1]
+        if status != "200" or "content-type: text/event-stream" not in ";".join(head):
+            raise Refused(status)
         self.streams.append((process, asyncio.create_task(self._read(process))))
 
     async def _read(self, process):

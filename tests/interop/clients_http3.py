@@ -107,10 +107,11 @@ class Aioquic(Requests, Follower):
 
     async def follow(self, topic):
         path = "/subscribe?" + urlencode({"filter": topic})
-        queue = self.protocol.start("GET", self.authority, path, [("accept", "text/event-stream")], None)
+        headers = [("accept", "text/event-stream"), *self.authorization()]
+        queue = self.protocol.start("GET", self.authority, path, headers, None)
         kind, fields = await self._next(queue, PATIENCE)
         if kind != "headers" or fields[":status"] != "200":
-            raise Refused(f"{kind} {fields}")
+            raise Refused(fields[":status"] if kind == "headers" else f"{kind} {fields}")
         self.tasks.append(asyncio.create_task(self._read(queue)))
 
     async def _read(self, queue):

@@ -101,12 +101,14 @@ async def run_scenarios(arguments, report):
     import scenarios_mqtt
     import scenarios_profiles
     import scenarios_proxies
+    import scenarios_refusals
     import scenarios_rollover
     import scenarios_traces
     import scenarios_xmpp
     _ = (scenarios_acme, scenarios_backup, scenarios_bus, scenarios_coap, scenarios_dashboard, scenarios_disk,
          scenarios_dtls, scenarios_http, scenarios_http_tools, scenarios_keys, scenarios_life, scenarios_mqtt,
-         scenarios_profiles, scenarios_proxies, scenarios_rollover, scenarios_traces, scenarios_xmpp)
+         scenarios_profiles, scenarios_proxies, scenarios_refusals, scenarios_rollover, scenarios_traces,
+         scenarios_xmpp)
 
     chosen = [s for s in SCENARIOS
               if not arguments.scenario or any(word in s.__name__.replace("_", " ") for word in arguments.scenario)]
