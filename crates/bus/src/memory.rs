@@ -129,6 +129,12 @@ impl Memory {
         self.by_door.get(door?.place())
     }
 
+    /// The mark, in bytes.
+    #[must_use]
+    pub const fn high(&self) -> usize {
+        self.high
+    }
+
     /// Whether more is held than the mark allows, so that the owner that holds most has to give way.
     #[must_use]
     pub fn pressure(&self) -> bool {

@@ -14,9 +14,9 @@ use fogmux_bus::durable::{ReadBack, ReadBackAnswer, RecordId, StoredMessage};
 /// Reading a record goes through the journal; nothing of it is deep.
 const STACK_BYTES: usize = 256 << 10;
 
-/// A disk that refuses is asked again after this.
+/// When the system refuses, as without a file descriptor, it is asked again after this.
 const AGAIN: Duration = Duration::from_millis(100);
-/// As often as this.
+/// As often as this for a question, or others would wait for all its messages.
 const TRIES: usize = 3;
 
 /// Reads a message.
@@ -108,8 +108,9 @@ impl Question {
             return;
         }
         let mut refused = (0_u64, None);
+        let mut tries = TRIES;
         let mut read = |id| {
-            read(from, id).unwrap_or_else(|refuses| {
+            read(from, id, &mut tries).unwrap_or_else(|refuses| {
                 refused = (refused.0 + 1, Some(refuses));
                 None
             })
@@ -122,14 +123,16 @@ impl Question {
     }
 }
 
-fn read(from: &dyn Reads, id: RecordId) -> Result<Option<StoredMessage>, Refuses> {
-    for _ in 1..TRIES {
+fn read(from: &dyn Reads, id: RecordId, tries: &mut usize) -> Result<Option<StoredMessage>, Refuses> {
+    loop {
         match from.read_message(id) {
-            Ok(message) => return Ok(message),
-            Err(Refuses(_)) => thread::sleep(AGAIN),
+            Err(Refuses(_)) if *tries > 0 => {
+                *tries -= 1;
+                thread::sleep(AGAIN);
+            }
+            read => return read,
         }
     }
-    from.read_message(id)
 }
 
 impl Reader {
@@ -180,6 +183,7 @@ impl fmt::Debug for Reader {
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::task::{Context, Poll, Waker};
+    use std::time::Instant;
 
     use super::*;
 
@@ -228,5 +232,13 @@ mod tests {
         while last.poll(&Context::from_waker(Waker::noop())).is_pending() {
             thread::yield_now();
         }
+        // One question does not hold the others up for each of its messages.
+        let began = Instant::now();
+        let mut last = reader.ask(Arc::downgrade(&told), &busy, ids(3000..3100));
+        (0..100 + TRIES).for_each(|_| goes.send(Err(Refuses(ErrorKind::Other))).unwrap());
+        while last.poll(&Context::from_waker(Waker::noop())).is_pending() {
+            thread::yield_now();
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 }

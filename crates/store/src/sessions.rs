@@ -10,7 +10,7 @@ use fogmux_bus::{
     Completion,
     durable::{Batch as Changes, Gathering, ReadBack, Record, RecordId, SessionStore, StoredMessage},
 };
-use fogmux_journal::ReadError;
+use fogmux_journal::{ReadError, is_of_medium};
 
 use crate::{
     batch::Batch,
@@ -103,11 +103,11 @@ impl Reads for Inner {
         let Some(id) = fogmux_journal::RecordId::new(id.0) else { return Ok(None) };
         match self.read(id) {
             Ok(record) => Ok(record.and_then(|record| StoredMessage::of_record(record.kind, record.bytes))),
-            Err(ReadError::Damaged) => {
-                self.damaged(&ReadError::Damaged);
+            Err(ReadError::Io(error)) if !is_of_medium(&error) => Err(Refuses(error.kind())),
+            Err(error) => {
+                self.damaged(&error);
                 Ok(None)
             }
-            Err(ReadError::Io(error)) => Err(Refuses(error.kind())),
         }
     }
 }

@@ -52,12 +52,27 @@ pub(super) struct Bounds {
     pub(super) slow_subscriber: SlowSubscriber,
     /// The bytes that a session without a connection may hold even if memory is nearly gone.
     absent_bytes: AtomicUsize,
-    /// Messages of absent clients stay in memory because the store did not have them when they came.
-    unstored: AtomicBool,
+    /// Bytes of messages that are being read back.
+    lent: AtomicUsize,
+    /// Messages wait for memory to be read back.
+    waits: AtomicBool,
     memory: Arc<Memory>,
     stops: Arc<Stops>,
     /// Of messages that absent clients lose.
     pub(super) lost_log: Throttle,
+}
+
+/// Memory for messages that are being read back.
+#[derive(Debug)]
+pub(super) struct Loan {
+    bounds: Arc<Bounds>,
+    bytes: usize,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.bounds.lent.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 impl Bounds {
@@ -72,7 +87,8 @@ impl Bounds {
             tight_bytes: config.tight_bytes,
             slow_subscriber: config.slow_subscriber,
             absent_bytes: AtomicUsize::new(0),
-            unstored: AtomicBool::new(false),
+            lent: AtomicUsize::new(0),
+            waits: AtomicBool::new(false),
             memory: Arc::clone(memory),
             stops: Arc::clone(stops),
             lost_log: Throttle::default(),
@@ -84,14 +100,44 @@ impl Bounds {
         Pace::new(now, self.queue_bytes, Arc::clone(&self.stops))
     }
 
-    /// Notes that messages of an absent client are to leave memory which the store does not have yet.
-    pub(super) fn note_unstored(&self) {
-        self.unstored.store(true, Relaxed);
+    /// The bytes that mailboxes may hold with what is read back: for the owner that holds most until memory is very
+    /// tight, for others until publishers have to wait.
+    fn reading_max(&self, account: &Account) -> usize {
+        let very_tight = self.tight_bytes + self.tight_bytes / 2;
+        if account.is_heaviest() { very_tight } else { very_tight.max(self.memory.high()) }
     }
 
-    /// Whether there are such messages, since this was asked last.
-    pub(super) fn take_unstored(&self) -> bool {
-        self.unstored.swap(false, Relaxed)
+    /// Bytes that mailboxes hold, with those that are being read back.
+    fn held(&self) -> usize {
+        self.memory.used() + self.lent.load(Relaxed)
+    }
+
+    /// The bytes that may be read back now.
+    pub(super) fn room(&self, account: &Account) -> usize {
+        self.reading_max(account).saturating_sub(self.held())
+    }
+
+    /// Whether so many bytes may be read back now for a mailbox that holds `own`. Anything may if memory is half empty,
+    /// or if there is no other mailbox.
+    pub(super) fn may_read_back(&self, bytes: usize, own: usize, account: &Account) -> bool {
+        let held = self.held();
+        bytes <= self.room(account) || held <= self.reading_max(account) / 2 || held <= own
+    }
+
+    /// Notes that so many bytes are being read back.
+    pub(super) fn lend(self: &Arc<Self>, bytes: usize) -> Loan {
+        self.lent.fetch_add(bytes, Relaxed);
+        Loan { bounds: Arc::clone(self), bytes }
+    }
+
+    /// Notes that messages wait for memory to be read back.
+    pub(super) fn note_waits_for_memory(&self) {
+        self.waits.store(true, Relaxed);
+    }
+
+    /// Whether messages wait for memory to be read back, since this was asked last.
+    pub(super) fn take_waits_for_memory(&self) -> bool {
+        self.waits.swap(false, Relaxed)
     }
 
     /// Sets the bytes that a session without a connection may hold even if memory is nearly gone.

@@ -15,6 +15,8 @@ use fogmux_bus::{
 };
 use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};
 
+use super::bounds::Loan;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Durable {
@@ -26,7 +28,7 @@ pub(super) struct Durable {
     away: Away,
     pub(super) looked: Looked,
     /// Messages that are being read back.
-    pub(super) reading: Option<ReadBack>,
+    pub(super) reading: Option<Box<(ReadBack, Loan)>>,
     /// The message whose arrival in the store was asked for by the last drain that had to wait for it.
     pub(super) asked: Option<Sequence>,
 }
@@ -246,6 +248,7 @@ impl Durable {
 
     pub(super) fn disconnect(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, unsent: Option<Sequence>) {
         self.away = Away::Left(since_unix_ms);
+        self.reading = None;
         self.log.set_expiry(expiry_s);
         self.put(|log, batch| log.disconnect(since_unix_ms, unsent, batch));
     }
@@ -289,8 +292,8 @@ impl Durable {
     }
 
     /// Asks the store for messages.
-    pub(super) fn read_back(&mut self, messages: Vec<RecordId>) {
-        self.reading = Some(self.store.read_back(self.log.principal(), messages));
+    pub(super) fn read_back(&self, messages: Vec<RecordId>) -> ReadBack {
+        self.store.read_back(self.log.principal(), messages)
     }
 
     /// The client has a delivery, or does not want it.

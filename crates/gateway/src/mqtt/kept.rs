@@ -89,20 +89,16 @@ impl Kept {
         }
     }
 
-    /// Gives up the place of the message in memory if the store has it. One of a shared subscription stays: it may have
-    /// to go to another member at any moment.
-    pub(super) fn go_away(&mut self) -> Gone {
-        let Body::Here(message) = &self.body else { return Gone::Before };
-        let (0, Some(stored)) = (self.share, &mut self.stored) else { return Gone::Never };
-        if stored.is_refused() {
-            return Gone::Never;
+    /// Has the message leave memory: it is in the store, or in the batch that puts it there. One without a record stays,
+    /// and one of a shared subscription: it may have to go to another member at any moment.
+    pub(super) fn go_away(&mut self) {
+        if let Body::Here(message) = &self.body
+            && self.share == 0
+            && self.stored.is_some()
+        {
+            self.body = Body::away(message.size(), message.expires_at);
+            self.timed = false;
         }
-        if !stored.settle() {
-            return Gone::NotYet;
-        }
-        self.body = Body::away(message.size(), message.expires_at);
-        self.timed = false;
-        Gone::Now
     }
 
     /// Takes the message that was read back.
@@ -123,17 +119,4 @@ impl Kept {
     pub(super) fn manner(&self) -> Manner {
         Manner { qos: self.qos, retain: self.retain, share: self.share, ids: self.ids.clone() }
     }
-}
-
-/// Whether a message is in the store only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
-    /// From now on.
-    Now,
-    /// It was before.
-    Before,
-    /// The store does not have it yet.
-    NotYet,
-    /// The store does not have it for this session alone.
-    Never,
 }

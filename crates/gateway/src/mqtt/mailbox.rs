@@ -188,7 +188,8 @@ impl MqttMailbox {
     }
 
     /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
-    fn enqueue(&mut self, kept: Kept, now: Timestamp, held: usize) -> Delivered {
+    fn enqueue(&mut self, mut kept: Kept, now: Timestamp, held: usize) -> Delivered {
+        self.keep_away(&mut kept);
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue.bytes());
         let (mut displaced, mut lost) = (0, false);
         if !self.may_grow(cost) || !self.may_take(cost, qos, held, now) {
@@ -220,7 +221,6 @@ impl MqttMailbox {
         if qos != Qos::AtMostOnce && self.connected {
             self.note_came(cost, now);
         }
-        self.send_away();
         let is_news = lost && !self.lost;
         self.lost |= lost;
         match displaced {
@@ -267,10 +267,10 @@ impl MqttMailbox {
     pub(super) fn is_sendable(&self) -> bool {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         let mut is_due = |kept: &Kept| {
-            if kept.is_away() {
-                self.would_read_back()
-            } else {
-                matches!(self.fate(kept, cx), Fate::Sendable | Fate::Refused)
+            match self.fate(kept, cx) {
+                Fate::Sendable => !kept.is_away() || self.would_read_back(),
+                Fate::Refused => true,
+                Fate::Behind | Fate::Unstored => false,
             }
         };
         let mut may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || (self.window_open() && is_due(kept));

@@ -101,8 +101,8 @@ impl Reclaim {
         self.next = now + INTERVAL;
         let door = &ctx.door;
         let bounds = door.bounds(&ctx.shared);
-        if bounds.take_unstored() {
-            send_away(ctx).await;
+        if bounds.take_waits_for_memory() {
+            door.ring_all();
         }
         // An equal share of what absent sessions keep among them in any case: if all of them hold it, memory is no
         // tighter than that allows.
@@ -207,16 +207,6 @@ async fn holders(ctx: &MqttContext) -> Vec<Holders> {
         holders.push(Holder { key, slot, held });
     }
     owners.into_values().collect()
-}
-
-/// Has messages of absent sessions leave memory that the store has by now.
-async fn send_away(ctx: &MqttContext) {
-    for (number, (_, slot)) in ctx.door.sessions.all().into_iter().enumerate() {
-        if number % LOOKED_AT == LOOKED_AT - 1 {
-            tokio::task::yield_now().await;
-        }
-        slot.with(|mailbox| mailbox.send_away());
-    }
 }
 
 /// Cuts the absent sessions of an owner down to a common level. Returns how many lost something.

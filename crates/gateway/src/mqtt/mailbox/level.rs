@@ -25,11 +25,6 @@ impl MqttMailbox {
         self.acknowledges || !self.bounds.is_limited(&self.account)
     }
 
-    /// Bytes of the queue that stay in memory whatever happens. What waits for a commit is bounded by the store.
-    fn unyielding(&self) -> usize {
-        if self.connected || self.durable.is_none() { self.queue.memory() } else { self.queue.frames() }
-    }
-
     /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
     /// for a client that publishers wait for. The bounds of a client that reads do not shrink.
     pub(super) fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
@@ -47,7 +42,7 @@ impl MqttMailbox {
             || (self.queue.len() < self.bounds.queue_messages
                 && self.queue.bytes() + cost <= queue_bytes
                 && ((self.connected && reads)
-                    || self.unyielding() + cost <= self.bounds.scale(queue_bytes, &self.account)))
+                    || self.queue.memory() + cost <= self.bounds.scale(queue_bytes, &self.account)))
     }
 
     /// Notes that the client took so much. Once it is no longer behind, its pace says nothing: it may take no more than

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use fogmux_bus::durable::{RecordId, StoredDelivery};
 
-use super::super::kept::{Gone, Kept};
+use super::super::kept::Kept;
 
 /// A queue is given back when it is empty and had room for more than this.
 const CAPACITY_KEPT: usize = 64;
+/// Messages whose batches are looked at when another one comes.
+const SETTLED_AT_ONCE: usize = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -24,8 +26,8 @@ pub(in crate::mqtt) struct Queue {
 struct InStore {
     /// Bytes of its messages.
     bytes: usize,
-    /// So many of the first messages are in the store only, or stay in memory.
-    looked_at: usize,
+    /// The batches of so many of the first messages are over.
+    settled: usize,
 }
 
 impl Queue {
@@ -65,6 +67,11 @@ impl Queue {
         self.memory + self.away()
     }
 
+    /// Bytes of memory that its messages take up.
+    pub(super) fn messages(&self) -> usize {
+        self.memory.saturating_sub(self.frames())
+    }
+
     /// Bytes of memory that are left when all its messages are in the store.
     pub(super) fn frames(&self) -> usize {
         self.all.len() * Kept::FRAME
@@ -84,10 +91,10 @@ impl Queue {
         }
     }
 
-    /// Has all be looked at again that may leave memory, from this one on.
+    /// Has all be looked at again by [`settle`](Self::settle), from this one on.
     fn look_again(&mut self, from: usize) {
         if let Some(in_store) = &mut self.in_store {
-            in_store.looked_at = in_store.looked_at.min(from);
+            in_store.settled = in_store.settled.min(from);
         }
     }
 
@@ -107,7 +114,7 @@ impl Queue {
         let kept = self.all.pop_front()?;
         self.subtract(&kept);
         if let Some(in_store) = &mut self.in_store {
-            in_store.looked_at = in_store.looked_at.saturating_sub(1);
+            in_store.settled = in_store.settled.saturating_sub(1);
         }
         if self.all.is_empty() {
             self.in_store = None;
@@ -156,28 +163,37 @@ impl Queue {
         self.all.iter_mut().for_each(|kept| kept.timed = false);
     }
 
-    /// Has messages leave memory, the oldest first, until those that are left take up so many bytes, as far as the
-    /// store has them by now. Returns whether more can leave when it has more.
-    pub(super) fn send_away(&mut self, bytes_max: usize) -> bool {
-        while self.memory > bytes_max + self.frames() {
-            let in_store = self.in_store.get_or_insert_default();
-            let Some(kept) = self.all.get_mut(in_store.looked_at) else { return false };
-            let before = kept.cost();
-            match kept.go_away() {
-                Gone::Now => {
-                    self.memory -= before - kept.cost();
-                    in_store.bytes += kept.away_bytes();
-                }
-                Gone::Before | Gone::Never => {}
-                Gone::NotYet => return true,
-            }
-            in_store.looked_at += 1;
+    /// Has messages leave memory but for the oldest, up to so many bytes of these.
+    pub(super) fn send_away(&mut self, bytes_max: usize) {
+        if self.messages() <= bytes_max {
+            return;
         }
-        false
+        let mut stay = 0;
+        for kept in &mut self.all {
+            let before = kept.cost();
+            stay += before - Kept::FRAME.min(before);
+            if stay > bytes_max && !kept.is_away() {
+                kept.go_away();
+                self.memory -= before - kept.cost();
+                self.in_store.get_or_insert_default().bytes += kept.away_bytes();
+            }
+        }
     }
 
-    /// The records of the first messages that are in the store only, up to so many and so many bytes; at least one.
-    pub(super) fn first_away(&self, count_max: usize, bytes_max: usize) -> Vec<RecordId> {
+    /// Lets go of the batches that have put the messages, as far as they are over. Looks at a few more with each call.
+    pub(super) fn settle(&mut self) {
+        let in_store = self.in_store.get_or_insert_default();
+        for kept in self.all.iter_mut().skip(in_store.settled).take(SETTLED_AT_ONCE) {
+            let stored = kept.stored.as_mut();
+            if stored.is_some_and(|stored| !stored.settle() && !stored.is_refused()) {
+                break;
+            }
+            in_store.settled += 1;
+        }
+    }
+
+    /// The first messages that are in the store only, up to so many and so many bytes; at least one.
+    pub(super) fn first_away(&self, count_max: usize, bytes_max: usize) -> Wanted {
         take_away(self.all.iter().take_while(|kept| kept.is_away()), count_max, bytes_max)
     }
 
@@ -210,19 +226,29 @@ impl Queue {
     }
 }
 
-/// The records of the first messages, up to so many and so many bytes; at least one.
+/// Messages that are to be read back.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) records: Vec<RecordId>,
+    /// Bytes of memory that they will take up.
+    pub(super) bytes: usize,
+}
+
+/// The first messages that the store has, up to so many and so many bytes; at least one.
 pub(super) fn take_away<'k>(
     messages: impl Iterator<Item = &'k Kept>,
     count_max: usize,
     bytes_max: usize,
-) -> Vec<RecordId> {
-    let (mut taken, mut bytes) = (Vec::new(), 0);
+) -> Wanted {
+    let mut wanted = Wanted::default();
     for kept in messages.take(count_max) {
-        bytes += kept.away_bytes();
-        if bytes > bytes_max && !taken.is_empty() {
+        let Some(stored) = kept.stored.as_ref().filter(|stored| stored.outcome() == Some(Ok(()))) else { break };
+        let bytes = wanted.bytes + kept.away_bytes();
+        if bytes > bytes_max && !wanted.records.is_empty() {
             break;
         }
-        taken.extend(kept.stored.as_ref().map(|stored| stored.message()));
+        wanted.records.push(stored.message());
+        wanted.bytes = bytes;
     }
-    taken
+    wanted
 }

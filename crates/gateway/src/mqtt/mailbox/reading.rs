@@ -7,7 +7,7 @@ use std::{
 };
 
 use fogmux_bus::{
-    Timestamp,
+    Mailbox as _, Timestamp,
     durable::{MessagesRead, RecordId, StoredMessage},
 };
 
@@ -22,25 +22,39 @@ const READ_MESSAGES: usize = 256;
 const READ_BYTES: usize = 64 << 10;
 
 impl MqttMailbox {
-    /// Has queued messages of an absent client leave memory, but for as many as its bounds allow. Those that the store
-    /// does not have yet leave with a later message, or when it is looked again.
-    pub(in crate::mqtt) fn send_away(&mut self) {
+    /// Bytes of messages of an absent client that stay in memory.
+    fn memory_max(&self) -> usize {
+        self.bounds.scale(self.bounds.queue_memory_bytes, &self.account)
+    }
+
+    /// Has queued messages of an absent client leave memory, but for as many as its bounds allow.
+    pub(super) fn send_away(&mut self) {
         if !self.connected && self.durable.is_some() {
-            let bytes_max = self.bounds.scale(self.bounds.queue_memory_bytes, &self.account);
-            if self.queue.send_away(bytes_max) {
-                self.bounds.note_unstored();
-            }
+            self.queue.send_away(self.memory_max());
         }
     }
 
-    /// The same for all messages, those in flight included, as far as the store has them.
+    /// The same with a message that is to be queued.
+    pub(super) fn keep_away(&mut self, kept: &mut Kept) {
+        if self.connected || self.durable.is_none() {
+            return;
+        }
+        if self.queue.away() > 0 || self.queue.messages() + kept.cost() > self.memory_max() {
+            kept.go_away();
+        }
+        self.queue.settle();
+    }
+
+    /// Has all messages of an absent client leave memory, those in flight included as far as the store has them.
     pub(in crate::mqtt) fn send_all_away(&mut self) {
         if self.connected || self.durable.is_none() {
             return;
         }
         self.queue.send_away(0);
         for kept in self.outbound.messages_mut() {
-            kept.go_away();
+            if kept.stored.as_mut().is_some_and(|stored| stored.settle()) {
+                kept.go_away();
+            }
         }
         self.inflight_bytes = self.outbound.messages().map(Kept::cost).sum();
     }
@@ -50,17 +64,25 @@ impl MqttMailbox {
         self.queue.away() > 0 || self.outbound.messages().any(Kept::is_away)
     }
 
-    /// Whether more may be read back now. When memory is tight that waits until the client has acknowledged what was
-    /// read before.
-    fn may_read_back(&self) -> bool {
+    /// Whether so many bytes may be read back now. When memory is tight, that waits until the client has acknowledged
+    /// what was read before; when it is nearly gone, until some is free.
+    fn may_read_back(&self, bytes: usize) -> bool {
         let inflight_bytes = self.bounds.scale(self.bounds.inflight_bytes, &self.account);
-        self.inflight_bytes < inflight_bytes || self.outbound.in_flight() == 0 || self.outbound.is_resending()
+        let takes =
+            self.inflight_bytes < inflight_bytes || self.outbound.in_flight() == 0 || self.outbound.is_resending();
+        takes && self.bounds.may_read_back(bytes, self.buffered_bytes(), &self.account)
     }
 
     /// Whether a drain would begin to read the next messages back, or take what was read.
     pub(super) fn would_read_back(&self) -> bool {
         let Some(durable) = &self.durable else { return false };
-        durable.reading.as_ref().map_or_else(|| self.may_read_back(), |reading| reading.is_ready())
+        durable.reading.as_ref().map_or_else(|| self.may_read_back(self.next_away()), |reading| reading.0.is_ready())
+    }
+
+    /// Bytes of the next message that is to be read back.
+    fn next_away(&self) -> usize {
+        let next = if self.outbound.is_resending() { self.outbound.next_to_resend() } else { self.queue.front() };
+        next.map_or(0, Kept::away_bytes)
     }
 
     /// Whether messages are being read back.
@@ -76,25 +98,27 @@ impl MqttMailbox {
         }
         let Some(durable) = &mut self.durable else { return false };
         let Some(reading) = &mut durable.reading else { return false };
-        let Poll::Ready(read) = reading.poll(cx) else { return false };
+        let Poll::Ready(read) = reading.0.poll(cx) else { return false };
         durable.reading = None;
         self.take_back(read, now, drained);
         true
     }
 
     fn begin_reading_back(&mut self) -> bool {
-        if !self.may_read_back() {
+        if !self.may_read_back(self.next_away()) {
+            self.bounds.note_waits_for_memory();
             return false;
         }
-        let bytes_max = self.bounds.scale(READ_BYTES, &self.account);
-        let messages = if self.outbound.is_resending() {
+        let bytes_max = self.bounds.scale(READ_BYTES, &self.account).min(self.bounds.room(&self.account));
+        let wanted = if self.outbound.is_resending() {
             let again = self.outbound.to_resend_mut().map(|kept| &*kept).filter(|kept| kept.is_away());
             queue::take_away(again, READ_MESSAGES, bytes_max)
         } else {
             self.queue.first_away(READ_MESSAGES, bytes_max)
         };
-        let Some(durable) = self.durable.as_mut().filter(|_| !messages.is_empty()) else { return false };
-        durable.read_back(messages);
+        let Some(durable) = self.durable.as_mut().filter(|_| !wanted.records.is_empty()) else { return false };
+        let loan = self.bounds.lend(wanted.bytes);
+        durable.reading = Some(Box::new((durable.read_back(wanted.records), loan)));
         true
     }
 

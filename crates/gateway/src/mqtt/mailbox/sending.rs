@@ -99,13 +99,13 @@ impl MqttMailbox {
             if front.qos != Qos::AtMostOnce && !self.window_open() {
                 break;
             }
-            if front.is_away() {
-                if self.read_back(now, cx, drained) {
-                    continue;
-                }
-                break;
-            }
             match self.fate(front, cx) {
+                Fate::Sendable if front.is_away() => {
+                    if self.read_back(now, cx, drained) {
+                        continue;
+                    }
+                    break;
+                }
                 Fate::Sendable => {}
                 Fate::Behind | Fate::Unstored => break,
                 Fate::Refused => {

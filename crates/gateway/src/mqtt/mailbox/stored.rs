@@ -95,7 +95,7 @@ impl MqttMailbox {
     /// Whether a queued message may be sent. The task is woken when that changes by the store.
     pub(super) fn fate(&self, kept: &Kept, cx: &mut Context<'_>) -> Fate {
         let Some(stored) = &kept.stored else { return Fate::Sendable };
-        if kept.qos == Qos::ExactlyOnce {
+        if kept.qos == Qos::ExactlyOnce || kept.is_away() {
             match stored.poll_stored(cx) {
                 Poll::Pending => return Fate::Unstored,
                 Poll::Ready(Err(_)) => return Fate::Refused,
