@@ -168,11 +168,10 @@ def other_deeds(gateway, client, name):
         return refusal("write", f"elsewhere/{what}")
     yield elsewhere("clear"), client.clear, "elsewhere/clear"
     yield refusal("write", "$SYS/x"), partial(publish, client), "$SYS/x"
-    if client.door != "xmpp":
-        # The rules apply to the filter of a shared subscription.
-        topics = f"open/many/closed/{name}/#"
-        place = gateway.rules.place("many", client.door)
-        yield refusal("read", topics, *place), partial(follow_many, client), f"$share/group/{topics}"
+    # The rules apply to the filter of a shared subscription.
+    topics = f"open/many/closed/{name}/#"
+    place = gateway.rules.place("many", client.door)
+    yield refusal("read", topics, *place), partial(follow_many, client), f"$share/group/{topics}"
     own = client.connection.client_id if client.door == "mqtt" else "anybody"
     topic = f"open/identifier/{own}"
     yield (refusal("write", topic, *gateway.rules.place("identifier", client.door)),

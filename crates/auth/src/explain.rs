@@ -46,6 +46,13 @@ impl Authority {
             return Err(NoTopic::Invalid);
         }
         let is_filter = topic.split('/').any(|level| level == "+" || level == "#");
+        // The rules apply to the filter of a shared subscription (MQTT 5.0 §4.8.2).
+        let shared = topic.strip_prefix("$share/").and_then(|rest| rest.split_once('/')).map(|(_, filter)| filter);
+        if action == Action::Read
+            && let Some(filter) = shared
+        {
+            return Ok(reach(&self.access(principal, client, door).may_subscribe(filter)));
+        }
         match action {
             Action::Write if is_filter => Err(NoTopic::Filter),
             Action::Read if is_filter => Ok(reach(&self.access(principal, client, door).may_subscribe(topic))),

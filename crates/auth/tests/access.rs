@@ -114,6 +114,17 @@ fn an_explanation_is_what_the_door_decides() {
 }
 
 #[test]
+fn an_explanation_of_a_shared_subscription_is_that_of_its_filter() {
+    let authority = authority(Some("[[allow]]\nauthenticated = true\nread = [\"open/#\"]\n"));
+    let alice = authority.principal("alice").unwrap();
+    let explain = |topic| authority.explain(&alice, "c", Action::Read, Door::Mqtt, topic).unwrap();
+    for filter in ["open/#", "open/x", "closed/#", "closed/x"] {
+        assert_eq!(explain(&format!("$share/group/{filter}")).allowed, filter.starts_with("open"), "{filter}");
+    }
+    assert!(!explain("$share/group").allowed, "it has no filter");
+}
+
+#[test]
 fn an_empty_access_file_refuses_everything() {
     let authority = authority(Some(""));
     let alice = access(&authority, "alice");

@@ -101,7 +101,7 @@ impl Core {
         let text = subscription.filter.as_str();
         match self.me.gate.access().may_subscribe(text) {
             Reach::Everything | Reach::Some => Ok(subscription),
-            Reach::Nothing(decision) => Err(self.refused_by(Action::Read, filter, &decision)),
+            Reach::Nothing(decision) => Err(self.refused_by(Action::Read, text, &decision)),
         }
     }
 
