@@ -117,7 +117,7 @@ fn an_explanation_is_what_the_door_decides() {
 fn an_explanation_of_a_shared_subscription_is_that_of_its_filter() {
     let authority = authority(Some("[[allow]]\nauthenticated = true\nread = [\"open/#\"]\n"));
     let alice = authority.principal("alice").unwrap();
-    let explain = |topic| authority.explain(&alice, "c", Action::Read, Door::Mqtt, topic).unwrap();
+    let explain = |topic: &str| authority.explain(&alice, "c", Action::Read, Door::Mqtt, topic).unwrap();
     for filter in ["open/#", "open/x", "closed/#", "closed/x"] {
         assert_eq!(explain(&format!("$share/group/{filter}")).allowed, filter.starts_with("open"), "{filter}");
     }

@@ -89,8 +89,8 @@ impl Kept {
         }
     }
 
-    /// Has the message leave memory: it is in the store, or in the batch that puts it there. One without a record stays,
-    /// and one of a shared subscription: it may have to go to another member at any moment.
+    /// Has the message leave memory: it is in the store, or in the batch that puts it there. One without a record
+    /// stays, and one of a shared subscription: it may have to go to another member at any moment.
     pub(super) fn go_away(&mut self) {
         if let Body::Here(message) = &self.body
             && self.share == 0

@@ -266,12 +266,10 @@ impl MqttMailbox {
     /// Whether a drain would yield something, retransmissions aside.
     pub(super) fn is_sendable(&self) -> bool {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
-        let mut is_due = |kept: &Kept| {
-            match self.fate(kept, cx) {
-                Fate::Sendable => !kept.is_away() || self.would_read_back(),
-                Fate::Refused => true,
-                Fate::Behind | Fate::Unstored => false,
-            }
+        let mut is_due = |kept: &Kept| match self.fate(kept, cx) {
+            Fate::Sendable => !kept.is_away() || self.would_read_back(),
+            Fate::Refused => true,
+            Fate::Behind | Fate::Unstored => false,
         };
         let mut may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || (self.window_open() && is_due(kept));
         if !self.out.is_empty() {

@@ -235,11 +235,7 @@ pub(super) struct Wanted {
 }
 
 /// The first messages that the store has, up to so many and so many bytes; at least one.
-pub(super) fn take_away<'k>(
-    messages: impl Iterator<Item = &'k Kept>,
-    count_max: usize,
-    bytes_max: usize,
-) -> Wanted {
+pub(super) fn take_away<'k>(messages: impl Iterator<Item = &'k Kept>, count_max: usize, bytes_max: usize) -> Wanted {
     let mut wanted = Wanted::default();
     for kept in messages.take(count_max) {
         let Some(stored) = kept.stored.as_ref().filter(|stored| stored.outcome() == Some(Ok(()))) else { break };
