@@ -2,14 +2,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt,
-    io::ErrorKind,
+    fmt, io,
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     thread::{self, Builder},
     time::Duration,
 };
 
 use fogmux_bus::durable::{ReadBack, ReadBackAnswer, RecordId, StoredMessage};
+use fogmux_journal::ReadError;
 
 /// Reading a record goes through the journal; nothing of it is deep.
 const STACK_BYTES: usize = 256 << 10;
@@ -21,17 +21,20 @@ const TRIES: usize = 3;
 
 /// Reads a message.
 pub(crate) trait Reads: Send + Sync {
-    /// Reads it. `Ok(None)`: it is not there, or is damaged.
-    ///
-    /// # Errors
-    /// The disk refuses now.
-    fn read_message(&self, id: RecordId) -> Result<Option<StoredMessage>, Refuses>;
+    /// Reads it. `Ok(None)`: it is not there.
+    fn read_message(&self, id: RecordId) -> Result<Option<StoredMessage>, Unread>;
 }
 
-/// The disk refuses to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the disk does not read a message that waits for a session: {0}")]
-pub(crate) struct Refuses(pub(crate) ErrorKind);
+/// A message was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unread {
+    /// It is damaged, or the medium does not have it.
+    #[error(transparent)]
+    Lost(ReadError),
+    /// The system refuses, now.
+    #[error(transparent)]
+    Refused(io::Error),
+}
 
 /// See the module. The thread ends with this.
 pub(crate) struct Reader {
@@ -107,26 +110,26 @@ impl Question {
         if answer.is_abandoned() {
             return;
         }
-        let mut refused = (0_u64, None);
+        let mut unread = (0_u64, None);
         let mut tries = TRIES;
         let mut read = |id| {
-            read(from, id, &mut tries).unwrap_or_else(|refuses| {
-                refused = (refused.0 + 1, Some(refuses));
+            read(from, id, &mut tries).unwrap_or_else(|error| {
+                unread = (unread.0 + 1, Some(error));
                 None
             })
         };
         let read = messages.into_iter().map(|id| (id, read(id))).collect();
-        if let (messages, Some(error)) = refused {
+        if let (messages, Some(error)) = unread {
             tracing::error!(%error, messages, "messages are lost to a session");
         }
         answer.answer(read);
     }
 }
 
-fn read(from: &dyn Reads, id: RecordId, tries: &mut usize) -> Result<Option<StoredMessage>, Refuses> {
+fn read(from: &dyn Reads, id: RecordId, tries: &mut usize) -> Result<Option<StoredMessage>, Unread> {
     loop {
         match from.read_message(id) {
-            Err(Refuses(_)) if *tries > 0 => {
+            Err(Unread::Refused(_)) if *tries > 0 => {
                 *tries -= 1;
                 thread::sleep(AGAIN);
             }
@@ -190,14 +193,18 @@ mod tests {
     /// A disk that reads a record when it is told to, and says which.
     struct Told {
         read: Mutex<Sender<u64>>,
-        go: Mutex<Receiver<Result<(), Refuses>>>,
+        go: Mutex<Receiver<Result<(), Unread>>>,
     }
 
     impl Reads for Told {
-        fn read_message(&self, id: RecordId) -> Result<Option<StoredMessage>, Refuses> {
+        fn read_message(&self, id: RecordId) -> Result<Option<StoredMessage>, Unread> {
             self.read.lock().unwrap().send(id.0).unwrap();
             self.go.lock().unwrap().recv().unwrap().map(|()| None)
         }
+    }
+
+    fn refused() -> Unread {
+        Unread::Refused(io::Error::other("no descriptors"))
     }
 
     fn ids(range: std::ops::Range<u64>) -> Vec<RecordId> {
@@ -226,7 +233,7 @@ mod tests {
         goes.send(Ok(())).unwrap();
         let mut last = reader.ask(Arc::downgrade(&told), &busy, ids(2000..2001));
         assert_eq!(reads.recv().unwrap(), 2000);
-        goes.send(Err(Refuses(ErrorKind::Other))).unwrap();
+        goes.send(Err(refused())).unwrap();
         assert_eq!(reads.recv().unwrap(), 2000, "a disk that refuses is asked again");
         goes.send(Ok(())).unwrap();
         while last.poll(&Context::from_waker(Waker::noop())).is_pending() {
@@ -235,7 +242,7 @@ mod tests {
         // One question does not hold the others up for each of its messages.
         let began = Instant::now();
         let mut last = reader.ask(Arc::downgrade(&told), &busy, ids(3000..3100));
-        (0..100 + TRIES).for_each(|_| goes.send(Err(Refuses(ErrorKind::Other))).unwrap());
+        (0..100 + TRIES).for_each(|_| goes.send(Err(refused())).unwrap());
         while last.poll(&Context::from_waker(Waker::noop())).is_pending() {
             thread::yield_now();
         }

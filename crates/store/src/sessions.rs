@@ -16,7 +16,7 @@ use crate::{
     batch::Batch,
     held::Room,
     kind::Kind,
-    reader::{Reads, Refuses},
+    reader::{Reads, Unread},
     store::{Inner, JournalStore},
 };
 
@@ -87,8 +87,8 @@ impl SessionStore for JournalStore {
     }
 
     fn read(&self, message: RecordId) -> Option<StoredMessage> {
-        // Logged and counted as what could not be read at the start.
-        self.inner().read_message(message).inspect_err(|refuses| self.inner().damaged(refuses)).unwrap_or_default()
+        let read = self.inner().read_message(message);
+        read.inspect_err(|error| tracing::error!(%error, "a message is lost to a session")).unwrap_or_default()
     }
 
     fn read_back(&self, principal: &Arc<str>, messages: Vec<RecordId>) -> ReadBack {
@@ -98,15 +98,15 @@ impl SessionStore for JournalStore {
 }
 
 impl Reads for Inner {
-    fn read_message(&self, id: RecordId) -> Result<Option<StoredMessage>, Refuses> {
+    fn read_message(&self, id: RecordId) -> Result<Option<StoredMessage>, Unread> {
         // A larger one was given by no journal.
         let Some(id) = fogmux_journal::RecordId::new(id.0) else { return Ok(None) };
         match self.read(id) {
             Ok(record) => Ok(record.and_then(|record| StoredMessage::of_record(record.kind, record.bytes))),
-            Err(ReadError::Io(error)) if !is_of_medium(&error) => Err(Refuses(error.kind())),
+            Err(ReadError::Io(error)) if !is_of_medium(&error) => Err(Unread::Refused(error)),
             Err(error) => {
-                self.damaged(&error);
-                Ok(None)
+                self.count_damaged();
+                Err(Unread::Lost(error))
             }
         }
     }

@@ -319,8 +319,12 @@ impl Inner {
         }
     }
 
-    pub(crate) fn damaged(&self, error: &dyn fmt::Display) {
+    pub(crate) fn count_damaged(&self) {
         self.shared.counters.damaged_records.fetch_add(1, Relaxed);
+    }
+
+    fn damaged(&self, error: &dyn fmt::Display) {
+        self.count_damaged();
         tracing::error!(%error, "a record of the store is damaged and is skipped");
     }
 
