@@ -20,7 +20,7 @@ mod subscriptions;
 use std::{sync::Arc, task::Context};
 
 use fogmux_bus::{
-    Account, Completion, Delivered, Delivery, Door, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp,
+    Account, Completion, Delivered, Delivery, Door, Mailbox, Message, Publication, Qos, Readiness, SlowDown, Timestamp,
 };
 use fogmux_mqtt::{Outbound, OutboundConfig, Sent};
 use smallvec::SmallVec;
@@ -189,20 +189,25 @@ impl MqttMailbox {
 
     /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
     fn enqueue(&mut self, mut kept: Kept, now: Timestamp, held: usize) -> Delivered {
+        // Named in the log if it makes others go.
+        let cause = if self.connected { None } else { kept.message().cloned() };
         self.keep_away(&mut kept);
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue.bytes());
+        let bytes = cost + kept.away_bytes();
         let (mut displaced, mut lost) = (0, false);
         if !self.may_grow(cost) || !self.may_take(cost, qos, held, now) {
-            self.note_lost(&kept, now);
+            self.note_lost(qos, cause.as_deref(), now);
             self.discard(kept);
             return Delivered::Full(1);
         }
-        if self.durable.as_ref().is_some_and(|durable| durable.looked.is_worth_it()) && !self.fits(cost, qos, now) {
+        if self.durable.as_ref().is_some_and(|durable| durable.looked.is_worth_it())
+            && !self.fits(cost, bytes, qos, now)
+        {
             displaced = self.drop_refused();
         }
         let refused = displaced;
-        while !self.fits(cost, qos, now) {
-            if displaced >= DISPLACED_MAX && self.queue.bytes() + cost <= before {
+        while !self.fits(cost, bytes, qos, now) {
+            if displaced >= DISPLACED_MAX && self.queue.bytes() + bytes <= before {
                 // The bounds have shrunk: the queue follows step by step, or one publication would pay for all.
                 break;
             }
@@ -215,8 +220,8 @@ impl MqttMailbox {
             displaced += 1;
         }
         self.queue.push_back(kept);
-        if let Some(cause) = self.queue.back().filter(|_| displaced > refused) {
-            self.note_lost(cause, now);
+        if displaced > refused {
+            self.note_lost(qos, cause.as_deref(), now);
         }
         if qos != Qos::AtMostOnce && self.connected {
             self.note_came(cost, now);
@@ -233,12 +238,12 @@ impl MqttMailbox {
     /// Logs that an absent client loses a message that its publisher has an acknowledgement for, a line a second at
     /// most. One that is connected is disconnected for it, or its operator wants it so (`mqtt.slow_subscriber`).
     #[cold]
-    fn note_lost(&self, cause: &Kept, now: Timestamp) {
-        if self.connected || cause.qos == Qos::AtMostOnce {
+    fn note_lost(&self, qos: Qos, cause: Option<&Message>, now: Timestamp) {
+        if self.connected || qos == Qos::AtMostOnce {
             return;
         }
         let Some(suppressed) = self.bounds.lost_log.admit(now) else { return };
-        let (access, topic) = (self.gate.access(), cause.message().map(|message| cut(&message.topic)));
+        let (access, topic) = (self.gate.access(), cause.map_or("", |message| cut(&message.topic)));
         let (principal, messages, bytes) = (&*access.principal().name, self.queue.len(), self.queue.bytes());
         tracing::warn!(
             ?principal,

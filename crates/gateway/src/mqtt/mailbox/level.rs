@@ -27,7 +27,8 @@ impl MqttMailbox {
 
     /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
     /// for a client that publishers wait for. The bounds of a client that reads do not shrink.
-    pub(super) fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
+    /// `cost` is what it takes of memory, `bytes` with what it takes in the store.
+    pub(super) fn fits(&self, cost: usize, bytes: usize, qos: Qos, now: Timestamp) -> bool {
         let queue_bytes = self.bounds.queue_bytes;
         let (reads, waits) = match &self.pace {
             Some(pace) => (pace.reads(now), pace.is_fair(now)),
@@ -40,7 +41,7 @@ impl MqttMailbox {
                 && qos != Qos::AtMostOnce
                 && self.bounds.may_exceed(self.queue.bytes(), &self.account))
             || (self.queue.len() < self.bounds.queue_messages
-                && self.queue.bytes() + cost <= queue_bytes
+                && self.queue.bytes() + bytes <= queue_bytes
                 && ((self.connected && reads)
                     || self.queue.memory() + cost <= self.bounds.scale(queue_bytes, &self.account)))
     }

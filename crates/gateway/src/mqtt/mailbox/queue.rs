@@ -43,10 +43,6 @@ impl Queue {
         self.all.front()
     }
 
-    pub(super) fn back(&self) -> Option<&Kept> {
-        self.all.back()
-    }
-
     /// The oldest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Kept> {
         self.all.iter()
