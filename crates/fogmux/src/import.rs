@@ -298,7 +298,8 @@ fn tell(done: &[Done], reports: &[Report], json: bool) -> Result<(), Failure> {
     }
     let lost = reports.iter().flat_map(Report::lost_lines).filter(|line| *line > 0).count();
     if lost > 0 {
-        say!("{lost} lines were left out\n")?;
+        let lines = if lost == 1 { "line was" } else { "lines were" };
+        say!("{lost} {lines} left out\n")?;
     }
     if done.iter().any(|done| done.written && done.what != "links") {
         say!("a running gateway notices within seconds\n")?;
