@@ -103,6 +103,7 @@ pub(crate) const CASES: &[Case] = &[
     pressure::OVERRUN,
     restart::MANY,
     queues::LARGE,
+    queues::BOUNDED,
     sessions::KILLED,
     sessions::STOPPED,
     sessions::FULL,

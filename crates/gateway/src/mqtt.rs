@@ -30,6 +30,7 @@ mod leaving;
 mod linked;
 mod login;
 mod mailbox;
+mod mark;
 mod output;
 mod owed;
 mod pace;

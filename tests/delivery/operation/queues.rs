@@ -17,6 +17,11 @@ pub(super) const LARGE: Case = Case {
     run: large,
 };
 
+pub(super) const BOUNDED: Case = Case {
+    name: "operation: the bound of a queue holds however often the gateway is killed with its client connected",
+    run: bounded,
+};
+
 const SESSIONS: usize = 8;
 /// Messages that wait for each.
 const QUEUED: usize = 4_000;
@@ -117,4 +122,46 @@ fn large() -> Result<String> {
     let [waiting, restored] = [waiting, restored].map(|bytes| bytes / 1_000_000);
     let payload = SESSIONS * QUEUED * BYTES / 1_000_000;
     Ok(format!("({payload} MB wait in {waiting} MB of memory, {restored} MB after the start)"))
+}
+
+/// Messages that a client may have been sent when the process was killed, beside those of its queue: the first step of
+/// a mark is 64 and is doubled once half of it is taken.
+const SENT_MAX: usize = 256;
+
+fn bounded() -> Result<String> {
+    const BOUND: usize = 1_000;
+    const KILLS: usize = 3;
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    std::fs::create_dir(&data)?;
+    let bound = format!("mqtt.queue_messages_max={BOUND}");
+    let plan = Plan { data: Some(&data), settings: &[&bound], ..Plan::default() };
+    let mut gateway = Gateway::start_as(plan)?;
+    make_sessions(gateway.address("mqtt")?, 1)?;
+    for kill in 0..KILLS {
+        // More than there is room for, so the oldest go.
+        let first = kill * 2 * BOUND;
+        let text = |number: usize| (queue(0), format!("{:0BYTES$}", first + number));
+        publish(gateway.address("mqtt")?, BOUND + BOUND / 2, false, text)?;
+        let (mut connection, is_present) = resume(gateway.address("mqtt")?, "session-0")?;
+        ensure!(is_present, "it is not there");
+        // The first few come, and are not acknowledged.
+        connection.read()?;
+        gateway.signal(Signal::KILL)?;
+        gateway.wait_exit(END)?;
+        gateway = Gateway::start_as(plan)?;
+    }
+    let (mut connection, is_present) = resume(gateway.address("mqtt")?, "session-0")?;
+    ensure!(is_present, "it is not there after all");
+    let (mut count, last) = (0, (KILLS - 1) * 2 * BOUND + BOUND + BOUND / 2 - 1);
+    let mut before = None;
+    while before != Some(last) {
+        let numbers = read(&mut connection, 0, 1, true).with_context(|| format!("{count} came"))?;
+        let number = numbers.first().map(|(number, _)| *number);
+        ensure!(before < number, "{number:?} behind {before:?}");
+        (before, count) = (number, count + 1);
+    }
+    let most = BOUND + KILLS * SENT_MAX;
+    ensure!((BOUND..=most).contains(&count), "{count} messages came, {BOUND} may wait");
+    Ok(format!("({count} of at most {most})"))
 }

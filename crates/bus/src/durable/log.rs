@@ -185,6 +185,7 @@ impl SessionLog {
             vouched,
             expiry_s,
             unsent: Sequence::default(),
+            marked: false,
             away_since_unix_ms: None,
         };
         batch.charge(&record.principal);
@@ -211,7 +212,7 @@ impl SessionLog {
         }
     }
 
-    fn replace(&mut self, unsent: Sequence, away_since_unix_ms: Option<u64>, batch: &mut dyn Batch) {
+    fn replace(&mut self, unsent: Sequence, marked: bool, away_since_unix_ms: Option<u64>, batch: &mut dyn Batch) {
         let record = SessionRecord {
             first: Some(self.first),
             key: self.key.clone(),
@@ -219,6 +220,7 @@ impl SessionLog {
             vouched: self.vouched.clone(),
             expiry_s: self.expiry_s,
             unsent,
+            marked,
             away_since_unix_ms,
         };
         batch.charge(&self.principal);
@@ -261,15 +263,26 @@ impl SessionLog {
     /// Its client is connected again. The will of the connection before is over, or left to who publishes it. Releases
     /// are made again that the store has not taken.
     pub fn connect(&mut self, expiry_s: Option<u32>, batch: &mut dyn Batch) {
+        self.connect_below(expiry_s, None, batch);
+    }
+
+    /// The same for a client that is sent deliveries below this number only, until [`mark`](Self::mark) says more.
+    pub fn connect_below(&mut self, expiry_s: Option<u32>, below: Option<Sequence>, batch: &mut dyn Batch) {
         self.expiry_s = expiry_s;
-        self.replace(self.next, None, batch);
+        self.mark(below, batch);
         self.release_again(batch);
         self.will = None;
     }
 
+    /// Its client, which is connected, is sent deliveries below this number from now on, or all. More than before may
+    /// be sent when the batch is on the disk.
+    pub fn mark(&mut self, below: Option<Sequence>, batch: &mut dyn Batch) {
+        self.replace(below.unwrap_or(self.next), below.is_some(), None, batch);
+    }
+
     /// Its connection has ended. `unsent` is the number of the first delivery that was not sent, if there is one.
     pub fn disconnect(&mut self, since_unix_ms: u64, unsent: Option<Sequence>, batch: &mut dyn Batch) {
-        self.replace(unsent.unwrap_or(self.next), Some(since_unix_ms), batch);
+        self.replace(unsent.unwrap_or(self.next), false, Some(since_unix_ms), batch);
     }
 
     /// Ends the session with what waits for it. Its will stays until it is published, which is due now.

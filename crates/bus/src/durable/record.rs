@@ -29,6 +29,7 @@ const HAS_ID: u8 = 16;
 pub(super) const CONTINUES: u8 = 1;
 const AWAY: u8 = 2;
 const EXPIRES: u8 = 4;
+const MARKED: u8 = 8;
 
 /// Identifies a record in the store. Identifiers ascend in the order in which they were given, and none is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +69,8 @@ pub struct SessionRecord {
     pub expiry_s: Option<u32>,
     /// Deliveries with lower numbers may have been sent.
     pub unsent: Sequence,
+    /// No others were sent, although its client is connected. Otherwise all may have been.
+    pub marked: bool,
     /// When its connection ended, in milliseconds since 1970; `None` while it has one.
     pub away_since_unix_ms: Option<u64>,
 }
@@ -257,7 +260,8 @@ impl SessionRecord {
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = flag(self.first.is_some(), CONTINUES)
             | flag(self.away_since_unix_ms.is_some(), AWAY)
-            | flag(self.expiry_s.is_some(), EXPIRES);
+            | flag(self.expiry_s.is_some(), EXPIRES)
+            | flag(self.marked, MARKED);
         out.push(flags);
         out.extend_from_slice(&self.first.map_or(0, |first| first.0).to_le_bytes());
         out.extend_from_slice(&self.expiry_s.unwrap_or(0).to_le_bytes());
@@ -288,6 +292,7 @@ impl SessionRecord {
             vouched,
             expiry_s: has(EXPIRES).then_some(expiry_s),
             unsent,
+            marked: has(MARKED),
             away_since_unix_ms: has(AWAY).then_some(away_since),
         })
     }

@@ -339,7 +339,7 @@ impl Recovery {
         record: SessionRecord,
         partial: Partial,
     ) -> RestoredSession {
-        let SessionRecord { first: _, key, principal, vouched, expiry_s, unsent, away_since_unix_ms } = record;
+        let SessionRecord { first: _, key, principal, vouched, expiry_s, unsent, marked, away_since_unix_ms } = record;
         let mut foreign = partial.foreign;
         let (mut next, mut deliveries, mut released) = (unsent, Vec::new(), BTreeMap::new());
         for (sequence, (id, exchange)) in partial.exchanges {
@@ -365,7 +365,7 @@ impl Recovery {
                     };
                     parcel.join();
                     let parcel = Arc::clone(parcel);
-                    let may_be_sent = away_since_unix_ms.is_none() || sequence < unsent;
+                    let may_be_sent = (away_since_unix_ms.is_none() && !marked) || sequence < unsent;
                     let stored = StoredDelivery { id, sequence, parcel, gathering: None };
                     deliveries.push(RestoredDelivery { stored, message: *message, manner, may_be_sent });
                 }

@@ -63,13 +63,13 @@ pub(crate) fn message() -> impl Strategy<Value = StoredMessage> {
 }
 
 fn session() -> impl Strategy<Value = SessionRecord> {
-    let times = (option::of(any::<u32>()), any::<u64>(), option::of(any::<u64>()));
+    let times = (option::of(any::<u32>()), any::<u64>(), any::<bool>(), option::of(any::<u64>()));
     let vouched = option::of((shared(), vec(shared(), 0..4)));
     (option::of(id()), shared(), shared(), vouched, times).prop_map(
-        |(first, key, principal, vouched, (expiry_s, unsent, away))| {
+        |(first, key, principal, vouched, (expiry_s, unsent, marked, away))| {
             let (key, unsent) = (SessionKey(key), Sequence(unsent));
             let vouched = vouched.map(|(source, groups)| Vouched { source, groups: groups.into() });
-            SessionRecord { first, key, principal, vouched, expiry_s, unsent, away_since_unix_ms: away }
+            SessionRecord { first, key, principal, vouched, expiry_s, unsent, marked, away_since_unix_ms: away }
         },
     )
 }

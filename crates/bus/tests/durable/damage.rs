@@ -5,7 +5,8 @@ use std::{num::NonZeroU16, sync::Arc};
 use fogmux_bus::{
     Completion, Qos, SessionKey, Subscription,
     durable::{
-        Gathering, Losses, Manner, MemoryStore, Parcel, Recovered, SessionLog, SessionStore, StoredDelivery, Wanted,
+        Gathering, Losses, Manner, MemoryStore, Parcel, Recovered, Sequence, SessionLog, SessionStore, StoredDelivery,
+        Wanted,
     },
 };
 use proptest::{collection::vec, prelude::*};
@@ -156,4 +157,43 @@ proptest! {
         prop_assert_eq!(after, before);
         prop_assert!(losses.is_none());
     }
+}
+
+/// A mark says which deliveries of a connected session were not sent; without one all may have been.
+#[test]
+fn a_mark_is_what_may_have_been_sent() {
+    let store = MemoryStore::default();
+    let (mut batch, gathering) = (store.batch(), Gathering::new(&store));
+    let mut log = SessionLog::begin(SessionKey(Arc::from("s")), Arc::from("ann"), None, batch.as_mut());
+    drop(batch.append());
+    let parcels: Vec<_> = (0..4).map(|number| Parcel::new(&gathering, message(number)).unwrap()).collect();
+    let stored: Vec<_> = parcels.iter().map(|one| log.deliver(one, manner(), &gathering).unwrap()).collect();
+    drop(gathering.append(parcels));
+    let sent = |store: &MemoryStore| -> Vec<bool> {
+        store.commit(usize::MAX);
+        let Recovered { sessions, losses, .. } = Recovered::load(&store.crashed(usize::MAX));
+        assert!(losses.is_none(), "{losses:?}");
+        sessions[0].deliveries.iter().map(|one| one.may_be_sent).collect()
+    };
+    assert_eq!(sent(&store), [true; 4], "it has just begun");
+    for (below, expected) in [
+        (Some(1), [true, false, false, false]),
+        (Some(3), [true, true, true, false]),
+        (Some(9), [true; 4]),
+        (Some(0), [false; 4]),
+        (None, [true; 4]),
+    ] {
+        let mut batch = store.batch();
+        log.mark(below.map(Sequence), batch.as_mut());
+        drop(batch.append());
+        assert_eq!(sent(&store), expected, "{below:?}");
+    }
+    let mut batch = store.batch();
+    log.connect_below(None, Some(Sequence(2)), batch.as_mut());
+    drop(batch.append());
+    assert_eq!(sent(&store), [true, true, false, false]);
+    let mut batch = store.batch();
+    log.disconnect(1, stored.get(1).map(|one| one.sequence()), batch.as_mut());
+    drop(batch.append());
+    assert_eq!(sent(&store), [true, false, false, false], "it is away");
 }

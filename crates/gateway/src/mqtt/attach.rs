@@ -187,7 +187,7 @@ fn keep(
 ) -> Option<Completion> {
     let store = ctx.door.config.store.as_ref()?;
     let kept = claimed.with(|mailbox| {
-        let has_away = mailbox.has_away();
+        let (has_away, mark) = (mailbox.has_away(), mailbox.mark());
         match &mut mailbox.durable {
             // It ends with its connection now. What is in the store only has to be read first.
             Some(durable) if owned.seconds == 0 && !has_away => {
@@ -197,7 +197,7 @@ fn keep(
             }
             Some(durable) => {
                 durable.cancel_delayed_will();
-                durable.connect(owned.principal, owned.seconds);
+                durable.connect(owned.principal, owned.seconds, mark);
             }
             none if owned.seconds > 0 && !present => {
                 let store = Arc::clone(store);

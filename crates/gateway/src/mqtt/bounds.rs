@@ -46,6 +46,8 @@ pub(super) struct Bounds {
     pub(super) queue_bytes: usize,
     /// Of those of a client that is away so many bytes stay in memory.
     pub(super) queue_memory_bytes: usize,
+    /// The first step of a mark.
+    pub(super) mark_messages: u64,
     /// The part of `queue_bytes` that a message takes at least, so that a queue full of messages is a full queue.
     message_bytes: usize,
     tight_bytes: usize,
@@ -83,6 +85,7 @@ impl Bounds {
             queue_messages: config.queue_messages_max,
             queue_bytes: config.queue_bytes_max,
             queue_memory_bytes: config.queue_memory_bytes_max,
+            mark_messages: config.mark_messages,
             message_bytes: config.queue_bytes_max.div_ceil(config.queue_messages_max.max(1)),
             tight_bytes: config.tight_bytes,
             slow_subscriber: config.slow_subscriber,

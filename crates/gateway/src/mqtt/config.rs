@@ -50,6 +50,9 @@ pub struct MqttConfig {
     /// Bytes of messages queued for a client that is away which stay in memory. The others are read back from the store
     /// when they are sent.
     pub queue_memory_bytes_max: usize,
+    /// Messages that a client may be sent of a longer queue before the store knows of more of them; doubled each time.
+    /// As many count as sent after `kill -9`, sent or not.
+    pub mark_messages: u64,
     /// Bytes of all mailboxes of the gateway above which a client gets a sixteenth of `out_bytes_max` and
     /// `queue_bytes_max`, and half as much again above which it gets hardly anything. To be set below the bus's
     /// watermark, above which publishers are paused.
@@ -122,6 +125,7 @@ impl Default for MqttConfig {
             queue_messages_max: 100_000,
             queue_bytes_max: 16 << 20,
             queue_memory_bytes_max: 64 << 10,
+            mark_messages: 64,
             tight_bytes: 48 << 20,
             session_expiry_max: 24 * 3600,
             sessions_max: 100_000,

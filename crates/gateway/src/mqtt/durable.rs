@@ -15,7 +15,7 @@ use fogmux_bus::{
 };
 use fogmux_mqtt::{PacketId, SESSION_NEVER_EXPIRES};
 
-use super::bounds::Loan;
+use super::{bounds::Loan, mark::Mark};
 
 /// See the module.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct Durable {
     pub(super) looked: Looked,
     /// Messages that are being read back.
     pub(super) reading: Option<Box<(ReadBack, Loan)>>,
+    /// How far its client may be sent what waits.
+    pub(super) mark: Mark,
     /// The message whose arrival in the store was asked for by the last drain that had to wait for it.
     pub(super) asked: Option<Sequence>,
 }
@@ -178,7 +180,17 @@ impl Durable {
 
     fn of(store: Arc<dyn SessionStore>, log: SessionLog, away: Away) -> Self {
         let (changes, looked) = (Changes::default(), Looked::default());
-        Self { store, log, changes, held_back: Vec::new(), away, looked, reading: None, asked: None }
+        Self {
+            store,
+            log,
+            changes,
+            held_back: Vec::new(),
+            away,
+            looked,
+            reading: None,
+            mark: Mark::default(),
+            asked: None,
+        }
     }
 
     /// Changes records.
@@ -238,12 +250,30 @@ impl Durable {
         &self.held_back
     }
 
-    /// Its client is there again. The will of the connection before is left to that, unless the delay was not over.
-    pub(super) fn connect(&mut self, who: &Principal, seconds: u32) {
+    /// Its client is there again, and may be sent what the mark says. The will of the connection before is left to
+    /// that, unless the delay was not over.
+    pub(super) fn connect(&mut self, who: &Principal, seconds: u32, mark: Mark) {
         self.log.set_vouched(vouched(who));
         self.away = Away::Connected;
         self.held_back = Vec::new();
-        self.put(|log, batch| log.connect(expiry(seconds), batch));
+        self.mark = mark;
+        let below = self.mark.below();
+        self.put(|log, batch| log.connect_below(expiry(seconds), below, batch));
+    }
+
+    /// Has its mark moved, where so many deliveries wait from `first` on.
+    pub(super) fn move_mark(&mut self, first: Sequence, queued: usize) {
+        let below = self.mark.further(first, queued);
+        self.put(|log, batch| log.mark(below, batch));
+        let stored = self.append();
+        self.mark.move_to(below, stored);
+    }
+
+    /// Sets a mark for a client that has fallen behind: so many deliveries wait from `first` on.
+    pub(super) fn set_mark(&mut self, first: Sequence, queued: usize, step: u64) {
+        self.mark = Mark::begin(Some(first), queued, step);
+        let below = self.mark.below();
+        self.put(|log, batch| log.mark(below, batch));
     }
 
     pub(super) fn disconnect(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, unsent: Option<Sequence>) {
@@ -268,7 +298,7 @@ impl Durable {
 
     /// Ends the session's records with those of its deliveries.
     pub(super) fn end(self, deliveries: Vec<StoredDelivery>) -> Completion {
-        let Self { store, log, changes, held_back: _, away: _, looked: _, reading: _, asked: _ } = self;
+        let Self { store, log, changes, held_back: _, away: _, looked: _, reading: _, mark: _, asked: _ } = self;
         // Puts that wait are over as well. Without them the batch only forgets, and a full disk takes it.
         let mut batch = changes.forgets.unwrap_or_else(|| store.batch());
         log.end(deliveries, batch.as_mut());

@@ -225,6 +225,7 @@ impl MqttMailbox {
         }
         if qos != Qos::AtMostOnce && self.connected {
             self.note_came(cost, now);
+            self.mark_backlog();
         }
         let is_news = lost && !self.lost;
         self.lost |= lost;
@@ -274,6 +275,7 @@ impl MqttMailbox {
         let mut is_due = |kept: &Kept| match self.fate(kept, cx) {
             Fate::Sendable => !kept.is_away() || self.would_read_back(),
             Fate::Refused => true,
+            Fate::Unmarked => self.durable.as_ref().is_none_or(|durable| durable.mark.is_moved()),
             Fate::Behind | Fate::Unstored => false,
         };
         let mut may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || (self.window_open() && is_due(kept));

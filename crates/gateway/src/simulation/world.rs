@@ -197,6 +197,7 @@ fn mqtt_config(random: &Random) -> MqttConfig {
         out_bytes_max: *random.pick(&[1 << 10, 16 << 10, 256 << 10]),
         inflight_bytes_max: *random.pick(&[1 << 10, 64 << 10, 1 << 20]),
         queue_memory_bytes_max: *random.pick(&[0, 1 << 10, 64 << 10]),
+        mark_messages: *random.pick(&[1, 4, 64]),
         // Seconds: sessions end soon after the simulation.
         session_expiry_max: 60,
         ..MqttConfig::default()

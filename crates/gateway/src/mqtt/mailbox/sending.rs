@@ -107,6 +107,12 @@ impl MqttMailbox {
                     break;
                 }
                 Fate::Sendable => {}
+                Fate::Unmarked => {
+                    if self.move_mark(cx) {
+                        continue;
+                    }
+                    break;
+                }
                 Fate::Behind | Fate::Unstored => break,
                 Fate::Refused => {
                     drained.refused += 1;
@@ -115,7 +121,11 @@ impl MqttMailbox {
                 }
             }
             let Some(kept) = self.queue.pop_front() else { break };
+            let sequence = kept.stored.as_ref().map(|stored| stored.sequence());
             drained.tail = self.send(kept, now, drained);
+            if let Some(sequence) = sequence {
+                self.follow_mark(sequence);
+            }
         }
     }
 

@@ -12,10 +12,14 @@ use super::{
     super::{
         durable::{self, Looked, Restamped},
         kept::Kept,
+        mark::Mark,
         translate,
     },
     Drained, LARGE_BYTES, MqttMailbox, share,
 };
+
+/// A client is far behind if so many times the first step of a mark waits for it.
+const BACKLOG: u64 = 16;
 
 /// Whether a message may be sent, as far as the store is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(super) enum Fate {
     Unstored,
     /// The store has not taken it.
     Refused,
+    /// The mark of the session has to be moved first.
+    Unmarked,
 }
 
 impl MqttMailbox {
@@ -43,11 +49,11 @@ impl MqttMailbox {
         let Some(durable) = &mut self.durable else { return Delivered::Gone };
         // Each message has a number, or those behind it would have its identifier.
         let Some(stored) = durable.deliver(publication, delivery, kept.manner()) else { return Delivered::Full(1) };
-        let id = durable::packet_id(&stored);
+        let (id, is_marked) = (durable::packet_id(&stored), durable.mark.allows(stored.sequence()));
         kept.stored = Some(stored);
         // One of QoS 2 waits for the store.
         let is_small = publication.payload.as_slice().len() <= LARGE_BYTES;
-        if qos == Qos::AtLeastOnce && is_small && self.may_encode(qos) && self.outbound.may_skip_to(id) {
+        if qos == Qos::AtLeastOnce && is_small && is_marked && self.may_encode(qos) && self.outbound.may_skip_to(id) {
             if let Some(stored) = &kept.stored {
                 stored.sent();
             }
@@ -102,7 +108,13 @@ impl MqttMailbox {
                 Poll::Ready(Ok(())) => {}
             }
         }
-        if self.outbound.may_skip_to(durable::packet_id(stored)) { Fate::Sendable } else { Fate::Behind }
+        if !self.outbound.may_skip_to(durable::packet_id(stored)) {
+            Fate::Behind
+        } else if self.durable.as_ref().is_none_or(|durable| durable.mark.allows(stored.sequence())) {
+            Fate::Sendable
+        } else {
+            Fate::Unmarked
+        }
     }
 
     /// The same of the first message of the queue.
@@ -125,7 +137,9 @@ impl MqttMailbox {
         let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
         let asked = self.durable.as_ref().and_then(|durable| durable.asked);
         // A message that is read back wakes it as well.
-        let wakes = self.out.is_empty() && (self.is_reading_back() || (asked.is_some() && asked == first));
+        let is_moving = self.durable.as_ref().is_some_and(|durable| durable.mark.is_moving());
+        let waits_for = self.is_reading_back() || is_moving || (asked.is_some() && asked == first);
+        let wakes = self.out.is_empty() && waits_for;
         let waits = || self.fate_of_first(&mut Context::from_waker(Waker::noop())) == Some(Fate::Unstored);
         !wakes && (self.is_sendable() || waits())
     }
@@ -228,6 +242,42 @@ impl MqttMailbox {
         }
         durable.disconnect(since_unix_ms, expiry_s, unsent);
         drop(self.append());
+    }
+
+    /// The mark of a client that comes.
+    pub(in crate::mqtt) fn mark(&self) -> Mark {
+        Mark::begin(self.unsent(), self.queue.len(), self.bounds.mark_messages)
+    }
+
+    /// Sets a mark if the client, which is connected, has fallen far behind.
+    pub(super) fn mark_backlog(&mut self) {
+        let (queued, first) = (self.queue.len(), self.unsent());
+        let step = self.bounds.mark_messages;
+        let is_far = u64::try_from(queued).is_ok_and(|queued| queued > step.saturating_mul(BACKLOG));
+        if let (true, Some(first), Some(durable)) = (self.connected && is_far, first, &mut self.durable)
+            && durable.mark.below().is_none()
+            && !durable.mark.is_moving()
+        {
+            durable.set_mark(first, queued, step);
+        }
+    }
+
+    /// Moves the mark to let the first message of the queue be sent. Returns whether that was done; else the task is
+    /// woken when it is.
+    pub(super) fn move_mark(&mut self, cx: &mut Context<'_>) -> bool {
+        let (first, queued) = (self.unsent(), self.queue.len());
+        let (Some(first), Some(durable)) = (first, &mut self.durable) else { return false };
+        if !durable.mark.is_moving() {
+            durable.move_mark(first, queued);
+        }
+        durable.mark.poll(cx).is_ready()
+    }
+
+    /// Has the mark moved in time behind a message that is sent.
+    pub(super) fn follow_mark(&mut self, sent: Sequence) {
+        let (first, queued) = (self.unsent(), self.queue.len());
+        let Some(durable) = self.durable.as_mut().filter(|durable| durable.mark.is_near(sent)) else { return };
+        durable.move_mark(first.unwrap_or_else(|| sent.next()), queued);
     }
 
     /// The number of the first message that was not sent.

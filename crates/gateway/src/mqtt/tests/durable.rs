@@ -4,6 +4,7 @@ mod any_order;
 mod asleep;
 mod disk;
 mod held;
+mod marks;
 mod over;
 mod refused;
 mod sessions;
@@ -21,9 +22,9 @@ use fogmux_mqtt::Will;
 use super::*;
 
 fn run_stored(store: &MemoryStore, test: impl AsyncFnOnce(House)) {
-    // Messages leave memory at once when their client is away.
+    // Messages leave memory at once when their client is away, and marks are moved for each few of them.
     let store = Some(Arc::new(store.clone()) as Arc<dyn SessionStore>);
-    run(MqttConfig { store, queue_memory_bytes_max: 0, ..MqttConfig::default() }, test);
+    run(MqttConfig { store, queue_memory_bytes_max: 0, mark_messages: 1, ..MqttConfig::default() }, test);
 }
 
 /// The same while the store commits what it is given, and holds what it may hold for a turn.
