@@ -64,6 +64,7 @@ pub(crate) fn interop(tree: &Tree) -> Result<()> {
 pub(crate) fn bench(tree: &Tree) -> Result<()> {
     setup::browser()?;
     setup::peers(tree)?;
+    setup::links()?;
     run(cargo_tree("test", &["--test", "report"]).current_dir(tree.root()))?;
     let made = tree.target().join("tmp");
     let pages = ["matrix/report.html", "paper/report.html", "hostile/report.html", "comparison/compare.html"];

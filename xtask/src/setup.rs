@@ -84,7 +84,12 @@ const LINKS: [Program; 4] = [
 pub(crate) fn everything(tree: &Tree) -> Result<()> {
     h2spec(tree)?;
     browser()?;
-    clients(tree)
+    clients(tree)?;
+    neighbours()?;
+    peers(tree)?;
+    links()?;
+    valgrind()?;
+    log_reader()
 }
 
 /// The clients of the interop tests.
