@@ -302,7 +302,7 @@ fn the_page_is_for_browsers_and_loads_nothing_from_elsewhere() {
             assert!(!answer.text().contains("innerHTML"), "{file}");
             found += 1;
         }
-        assert_eq!(found, 21);
+        assert_eq!(found, 22);
         assert_eq!(house.ask("GET /dashboard/../app.js").await.status(), 404);
     });
 }
