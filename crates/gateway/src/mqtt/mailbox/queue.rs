@@ -69,7 +69,7 @@ impl Queue {
     }
 
     /// Bytes of memory that are left when all its messages are in the store.
-    pub(super) fn frames(&self) -> usize {
+    fn frames(&self) -> usize {
         self.all.len() * Kept::FRAME
     }
 
