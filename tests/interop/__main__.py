@@ -8,6 +8,7 @@ import time
 
 from gateway import Gateway
 from matrix import Matrix
+from patience import within
 from payloads import PAYLOADS
 from report import Report
 
@@ -30,7 +31,7 @@ async def open_all(clients, report):
     """All at once; those that got in."""
     async def attempt(client):
         try:
-            await asyncio.wait_for(client.open(), 60)
+            await within(client.open(), 60)
         except Exception as error:
             report.check(f"{client.name} connects", f"{type(error).__name__}: {error}")
             return None
@@ -51,7 +52,7 @@ async def run_matrix(arguments, report):
         await Matrix(gateway, publishers, readers, report, payloads).run()
         for client in publishers + readers:
             try:
-                await asyncio.wait_for(client.close(), 30)
+                await within(client.close(), 30)
             except Exception as error:
                 report.check(f"{client.name} closes", f"{type(error).__name__}: {error}")
         code = await gateway.terminate()

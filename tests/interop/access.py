@@ -18,6 +18,7 @@ from clients_mqtt import MOSQUITTO, PAHO
 from clients_xmpp import Slixmpp, SlixmppDirect
 from clients_xmpp_raw import RawXmpp
 from keyring import LockedGateway
+from patience import within
 from requests_http import H1S
 
 TEXT = "text/plain;charset=utf-8"
@@ -148,7 +149,7 @@ class Access:
 
     async def step(self, row, what, attempt):
         try:
-            await asyncio.wait_for(attempt, 4 * PATIENCE)
+            await within(attempt, 4 * PATIENCE)
         except Exception as error:
             self.report.check(f"{row.name}: {what}", f"{type(error).__name__}: {error}")
         else:
@@ -163,7 +164,7 @@ class Access:
                                   ("may not read elsewhere", self.may_not_read)]),
                 ("bob", bob, [("reads", self.reads), ("may not publish", self.may_not_publish("open"))])):
             try:
-                await asyncio.wait_for(client.open(), 3 * PATIENCE)
+                await within(client.open(), 3 * PATIENCE)
             except Exception as error:
                 self.report.check(f"{row.name}: {user} comes in", f"{type(error).__name__}: {error}")
                 continue
@@ -215,7 +216,7 @@ class Access:
         while True:
             client = row.client(self.gateway, credential)
             try:
-                await asyncio.wait_for(client.open(), 3 * PATIENCE)
+                await within(client.open(), 3 * PATIENCE)
                 return await client.publish(topic, b"by a stranger", TEXT)
             except Refused as refusal:
                 if not is_one_of(refusal.code, BUSY[client.door]) or asyncio.get_running_loop().time() > end:
@@ -260,7 +261,7 @@ async def read(client, topic):
 
 async def close_quietly(client):
     try:
-        await asyncio.wait_for(client.close(), 10)
+        await within(client.close(), 10)
     except Exception:
         # It never came in.
         pass

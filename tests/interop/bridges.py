@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from client import PATIENCE, Follower, Missing, Publisher, Received, Refused
+from patience import within
 
 
 CLIENTS = Path(os.environ.get("FOGMUX_CLIENTS", Path(__file__).parents[2] / "target" / "clients"))
@@ -42,7 +43,7 @@ class Bridge(Publisher, Follower):
         self.task = asyncio.create_task(self._read())
         self.greet()
         # Two dozen virtual machines of Java start at once on a machine that may have other work.
-        self.said = await asyncio.wait_for(asyncio.shield(self.ready), 3 * PATIENCE)
+        self.said = await within(asyncio.shield(self.ready), 3 * PATIENCE)
 
     def greet(self):
         """Says what has to be said before the client is ready."""
@@ -51,7 +52,7 @@ class Bridge(Publisher, Follower):
         if self.process.returncode is None:
             await self.ask({"do": "close"})
             self.process.stdin.close()
-            await asyncio.wait_for(self.process.wait(), PATIENCE)
+            await within(self.process.wait(), PATIENCE)
         await self.task
         self.complaints.close()
 
@@ -87,7 +88,7 @@ class Bridge(Publisher, Follower):
         self.process.stdin.write(json.dumps({"id": number, **request}).encode() + b"\n")
         await self.process.stdin.drain()
         try:
-            error = await asyncio.wait_for(future, 2 * PATIENCE)
+            error = await within(future, 2 * PATIENCE)
         except TimeoutError:
             raise Missing("no answer") from None
         if error is not None and error.endswith(": no response"):

@@ -14,6 +14,7 @@ from aiocoap.message import UndecidedRemote
 from aiocoap.numbers import ContentFormat, codes
 
 from client import PATIENCE, Follower, Getter, Missing, Publisher, Received, Refused, run
+from patience import within
 from payloads import normal_type
 
 FORMATS = {
@@ -62,7 +63,7 @@ class Aiocoap(Publisher, Follower, Getter):
 
     async def request(self, message):
         try:
-            return await asyncio.wait_for(self.context.request(message).response, 3 * PATIENCE)
+            return await within(self.context.request(message).response, 3 * PATIENCE)
         except TimeoutError:
             raise Missing("no response") from None
         except oscore.NotAProtectedMessage as error:
@@ -111,7 +112,7 @@ class Aiocoap(Publisher, Follower, Getter):
         pending.observation.register_callback(lambda answer: loop.call_soon(on_answer, answer))
         pending.observation.register_errback(on_error)
         try:
-            first = await asyncio.wait_for(pending.response, PATIENCE)
+            first = await within(pending.response, PATIENCE)
         except TimeoutError:
             raise Missing("no response to Observe") from None
         if first.code.is_successful() and first.opt.observe is None:

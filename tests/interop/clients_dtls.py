@@ -19,6 +19,7 @@ from aiocoap.numbers.types import ACK, CON
 from bridges import CLIENTS
 from client import PATIENCE, Missing, Refused
 from credential import NOBODY
+from patience import within
 
 WAIT = 3000
 """Milliseconds for an answer; a datagram that is lost on loopback is a mistake of somebody's."""
@@ -61,7 +62,7 @@ class Session:
         *_, self.protocol, self.suite, self.cid, self.group = rest
 
     async def _line(self):
-        line = (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)).decode().strip()
+        line = (await within(self.process.stdout.readline(), PATIENCE)).decode().strip()
         if line.startswith("failed"):
             raise Refused(line)
         return line

@@ -9,6 +9,7 @@ import websockets
 
 from client import PATIENCE, Follower, Missing, Refused, run
 from clients_http3 import Aioquic, CurlCffi
+from patience import within
 from requests_http import H1, H1S, H2, H2C, HANDSHAKE_FAILED, Requests, base_url, from_envelope
 
 
@@ -81,7 +82,7 @@ class CurlStream(Follower):
             "-H", "accept: text/event-stream", url, stdout=asyncio.subprocess.PIPE,
             limit=1 << 26)
         head = []
-        while (line := await asyncio.wait_for(process.stdout.readline(), PATIENCE)).strip():
+        while (line := await within(process.stdout.readline(), PATIENCE)).strip():
             head.append(line.decode().strip().lower())
         if not head:
             raise Missing("no response")
@@ -134,7 +135,7 @@ class Httpx(Requests, Follower):
     async def stream(self, query, on_item, headers=(), on_event=None):
         opened = asyncio.get_running_loop().create_future()
         self.tasks.append(asyncio.create_task(self._stream(query, on_item, on_event, headers, opened)))
-        await asyncio.wait_for(opened, PATIENCE)
+        await within(opened, PATIENCE)
 
     async def _stream(self, query, on_item, on_event, headers, opened):
         # Each stream has a connection of its own: among several on one, httpcore lets a waiting stream hold the lock

@@ -14,6 +14,7 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, StreamReset
 
 from client import PATIENCE, Follower, Missing, Refused
+from patience import within
 from requests_http import H3, Requests, from_envelope
 
 
@@ -72,7 +73,7 @@ class Aioquic(Requests, Follower):
         self.authority = f"localhost:{port}"
         self.context = quic_connect(host, port, configuration=configuration, create_protocol=H3Protocol)
         try:
-            self.protocol = await asyncio.wait_for(self.context.__aenter__(), PATIENCE)
+            self.protocol = await within(self.context.__aenter__(), PATIENCE)
         except ConnectionError as error:
             raise Refused(f"handshake: {error}") from None
         self.tasks = []
@@ -84,7 +85,7 @@ class Aioquic(Requests, Follower):
 
     async def _next(self, queue, patience=3 * PATIENCE):
         try:
-            return await asyncio.wait_for(queue.get(), patience)
+            return await within(queue.get(), patience)
         except TimeoutError:
             raise Missing("no answer over QUIC") from None
 

@@ -13,6 +13,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from client import PATIENCE, Follower, Missing, Publisher, Received, Refused, run
 from credential import NOBODY
+from patience import first_of, within
 
 TCP, TLS, WS, WSS = "tcp", "tls", "ws", "wss"
 
@@ -74,7 +75,7 @@ class Connection:
         if mid in self.early:
             return self.early.pop(mid)
         future = self.acks.setdefault(mid, self.loop.create_future())
-        done, _ = await asyncio.wait([future, self.disconnected], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        done = await first_of([future, self.disconnected], PATIENCE)
         if future in done:
             return future.result()
         if self.disconnected in done:
@@ -96,8 +97,7 @@ class Connection:
             raise Refused(f"handshake: {error.reason}") from None
         self.client.loop_start()
         # In TLS 1.3 a certificate is refused after the client's side of the handshake is done.
-        done, _ = await asyncio.wait(
-            [self.connected, self.disconnected], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        done = await first_of([self.connected, self.disconnected], PATIENCE)
         if not done:
             raise Missing("no CONNACK")
         if self.connected not in done:
@@ -242,7 +242,7 @@ class Mosquitto(Publisher, Follower):
         confirmed = asyncio.get_running_loop().create_future()
         self.readers.append((process, asyncio.create_task(self._read(process, confirmed))))
         try:
-            await asyncio.wait_for(confirmed, PATIENCE)
+            await within(confirmed, PATIENCE)
         except TimeoutError:
             raise Missing("no SUBACK") from None
 

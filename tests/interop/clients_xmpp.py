@@ -9,6 +9,7 @@ from slixmpp import ClientXMPP
 from slixmpp.exceptions import IqError, IqTimeout
 
 from client import PATIENCE, Follower, Getter, Missing, Publisher, Received, Refused
+from patience import first_of
 from payloads import normal_type
 
 DATA = "{urn:fogmux:0}data"
@@ -90,7 +91,7 @@ class Slixmpp(Publisher, Follower, Getter):
         self.client.add_event_handler("pubsub_purge", lambda message: self._gone(message, "purge"))
         host, port = self.gateway.xmpp_address(direct=self.direct)
         self.client.connect(host, port)
-        done, _ = await asyncio.wait([started, failed], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        done = await first_of([started, failed], PATIENCE)
         if failed in done:
             self.client.abort()
             event = failed.result()

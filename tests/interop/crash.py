@@ -308,7 +308,7 @@ class Crashes:
             publisher.sent_before.update(publisher.under_way.values())
         for client in [*clients, *self.witnesses]:
             try:
-                await asyncio.wait_for(client.close(), 5)
+                await within(client.close(), 5)
             except Exception:
                 # Its peer is dead.
                 pass

@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 from client import PATIENCE
+from patience import within
 
 LISTENERS = ("mqtt", "mqtts", "coap", "coaps", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps")
 
@@ -48,10 +49,10 @@ class Gateway:
     async def __aenter__(self):
         await self.launch()
         try:
-            self.banner = await asyncio.wait_for(self._banner(), 60)
+            self.banner = await within(self._banner(), 60)
             self.addresses = {name: _address(text) for name, text in self.banner["listeners"].items()}
             self._drain = asyncio.create_task(self._read_on())
-            await asyncio.wait_for(self._ready(), 60)
+            await within(self._ready(), 60)
         except BaseException:
             print(self.log_tail())
             await self.kill()
@@ -97,7 +98,7 @@ class Gateway:
     async def terminate(self) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self.process.wait(), 2 * PATIENCE)
+        return await within(self.process.wait(), 2 * PATIENCE)
 
     @property
     def ca(self) -> str:

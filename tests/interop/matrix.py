@@ -116,7 +116,7 @@ class Matrix:
     async def _reopen(self, publisher):
         """A refusal may have cost the connection."""
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(publisher.close(), LATE)
+            await within(publisher.close(), LATE)
         await publisher.open()
 
     async def _join(self, publisher, topic, label, reader, following) -> bool:

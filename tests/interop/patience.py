@@ -1,8 +1,8 @@
 """Time that passes more slowly while more is to be done than there are processors for.
 
 A deadline in seconds judges the machine as well as the gateway: a mebibyte in blocks of 512 bytes is two thousand round
-trips, and each of them waits for its turn where other programs run. A wake that was forgotten never comes, so a deadline
-in this time still finds it."""
+trips, and each of them waits for its turn where other programs run. A machine that stands still, as a virtual one that
+is moved, answers nobody. A wake that was forgotten never comes, so a deadline in this time still finds it."""
 
 import asyncio
 import os
@@ -11,6 +11,8 @@ import time
 
 INTERVAL = 0.25
 """Seconds between two looks at how many tasks can run."""
+STEP = 4 * INTERVAL
+"""What passes at most between two looks: where they are further apart, this process did not run either."""
 
 
 class Clock(threading.Thread):
@@ -29,7 +31,7 @@ class Clock(threading.Thread):
             with open("/proc/loadavg") as file:
                 running = int(file.read().split()[3].split("/")[0])
             # This thread is one of them.
-            self.passed += (now - last) / max(1.0, (running - 1) / processors)
+            self.passed += min(now - last, STEP) / max(1.0, (running - 1) / processors)
             last = now
 
 
@@ -54,6 +56,14 @@ async def within(awaitable, seconds: float):
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
+
+
+async def first_of(futures, seconds: float):
+    """Those of the futures that are done, as soon as one is, or when the time is over."""
+    deadline, done = now() + seconds, set()
+    while not done and now() < deadline:
+        done, _ = await asyncio.wait(futures, timeout=INTERVAL, return_when=asyncio.FIRST_COMPLETED)
+    return done
 
 
 async def rest(seconds: float):

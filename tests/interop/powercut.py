@@ -22,6 +22,7 @@ from clients_mqtt import TLS, Connection
 from discard import SURVIVES, SYNC_TAKES
 from disk.recorder import Recorder
 from keyring import LockedGateway
+from patience import within
 
 import paho.mqtt.client as paho
 
@@ -90,7 +91,7 @@ class Wire(asyncio.DatagramProtocol):
         future = self.waiting[message.token] = asyncio.get_running_loop().create_future()
         self.transport.sendto(message.encode())
         try:
-            return await asyncio.wait_for(future, patience)
+            return await within(future, patience)
         except TimeoutError:
             return None
         finally:
@@ -247,7 +248,7 @@ class Cuts:
             while {(message.topic, message.payload) for message in seen} < set(after_replay):
                 await asyncio.sleep(0.02)
         try:
-            await asyncio.wait_for(all_seen(), PATIENCE)
+            await within(all_seen(), PATIENCE)
         except TimeoutError:
             pass
         came = sorted({(message.topic, message.payload) for message in seen})

@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 from client import PATIENCE, Missing, run
+from patience import within
 
 CONFIG, DATA = Path("/etc/fogmux/fogmux.toml"), Path("/var/lib/fogmux")
 """Those of the installed service (docs/operating/install.md)."""
@@ -96,7 +97,7 @@ class Sandbox:
         if self.process and self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.process.wait(), PATIENCE)
+                await within(self.process.wait(), PATIENCE)
                 return
             self.process.kill()
             await self.process.wait()

@@ -83,7 +83,7 @@ class Doors:
     async def __aexit__(self, *_):
         for door in self:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(door.close(), 10)
+                await patience.within(door.close(), 10)
 
 
 async def run_scenarios(arguments, report):

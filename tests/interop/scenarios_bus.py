@@ -4,6 +4,7 @@ import asyncio
 
 from client import Missing, Publisher, Refused
 from clients_mqtt import Connection, received
+from patience import within
 from scenarios import Unmet, expect, fresh, require, scenario, until
 
 TEXT = "text/plain;charset=utf-8"
@@ -20,7 +21,7 @@ async def nothing_kept(gateway, doors, topic):
     await late.open()
     await late.subscribe(topic)
     await late.publish(topic, b"sentinel")
-    first = await asyncio.wait_for(arrived.get(), 20)
+    first = await within(arrived.get(), 20)
     await late.close()
     expect("first to a late subscriber", first.payload, b"sentinel")
 
@@ -98,8 +99,8 @@ async def wildcards_of_mqtt_and_http_see_what_coap_and_xmpp_publish(gateway, doo
     topics = [f"{root}/{name}/end" for name in ("one", "two", "", "ü")] + [f"{root}/one/other", f"{root}/deep/er/end"]
     for number, topic in enumerate(topics):
         await (doors.coap, doors.xmpp)[number % 2].publish(topic, b"x", TEXT)
-    expect("by +", [await asyncio.wait_for(plus.get(), 20) for _ in range(4)], topics[:4])
-    expect("by #", [await asyncio.wait_for(hashed.get(), 20) for _ in topics], topics)
+    expect("by +", [await within(plus.get(), 20) for _ in range(4)], topics[:4])
+    expect("by #", [await within(hashed.get(), 20) for _ in topics], topics)
     require("+ is one level", plus.empty())
     await wild.close()
 
@@ -158,7 +159,7 @@ async def a_shared_subscription_gives_each_message_to_one_member(gateway, doors)
     sent = [str(number).encode() for number in range(60)]
     for number, payload in enumerate(sent):
         await (doors.http, doors.coap, doors.mqtt)[number % 3].publish(topic, payload, TEXT)
-    came = [await asyncio.wait_for(seen.get(), 20) for _ in sent]
+    came = [await within(seen.get(), 20) for _ in sent]
     expect("once each", sorted(payload for _, payload in came), sorted(sent))
     expect("members served", {number for number, _ in came}, {0, 1, 2})
     require("nothing twice", seen.empty())

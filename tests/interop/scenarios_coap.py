@@ -6,6 +6,7 @@ import re
 import aiocoap
 from aiocoap.numbers import codes
 
+from patience import within
 from scenarios import expect, fresh, require, scenario
 
 TEXT = "text/plain;charset=utf-8"
@@ -58,7 +59,7 @@ async def libcoap_observes_what_the_others_publish(gateway, doors):
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
     try:
         for number in range(5):
-            expect("observed", await asyncio.wait_for(process.stdout.readuntil(b";"), 20), f"value {number};".encode())
+            expect("observed", await within(process.stdout.readuntil(b";"), 20), f"value {number};".encode())
             publisher = (doors.mqtt, doors.xmpp, doors.http)[number % 3]
             await publisher.publish(topic, f"value {number + 1};".encode(), TEXT)
     finally:
@@ -78,7 +79,7 @@ async def a_wildcard_observation_names_the_topic_of_each_notification(doors):
         await doors.mqtt.publish(topic, topic.encode(), TEXT)
     named = set()
     while len(named) < len(topics):
-        answer = await asyncio.wait_for(seen.get(), 20)
+        answer = await within(seen.get(), 20)
         if not answer.payload:
             continue
         where = "/".join(answer.opt.location_path) + "?" + "&".join(answer.opt.location_query)
@@ -97,7 +98,7 @@ async def block_wise_transfer_works_with_small_blocks(doors):
     while more:
         message = doors.coap.message(codes.GET, ["ps", *topic.split("/")])
         message.opt.block2 = aiocoap.optiontypes.BlockOption.BlockwiseTuple(number, False, 2)
-        answer = await asyncio.wait_for(doors.coap.context.request(message, handle_blockwise=False).response, 20)
+        answer = await within(doors.coap.context.request(message, handle_blockwise=False).response, 20)
         expect("code", answer.code.dotted, "2.05")
         expect("block", (answer.opt.block2.block_number, answer.opt.block2.size), (number, 64))
         got += answer.payload
@@ -144,7 +145,7 @@ async def a_wildcard_observer_gets_every_retained_message(doors):
         require("registered", first.code.is_successful(), first.code.dotted)
         if count:
             try:
-                await asyncio.wait_for(arrived.wait(), 30)
+                await within(arrived.wait(), 30)
             except TimeoutError:
                 pass
         expect("retained messages", len(seen), count)

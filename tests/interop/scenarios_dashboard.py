@@ -8,6 +8,7 @@ from pathlib import Path
 from client import run
 from clients_coap import Aiocoap
 from gateway import Gateway
+from patience import within
 from scenarios import expect, require, scenario, until
 
 HERE = Path(__file__).parent
@@ -46,7 +47,7 @@ async def subscribed(gateway, name):
 
 
 async def told(process):
-    said, _ = await asyncio.wait_for(process.communicate(), 30)
+    said, _ = await within(process.communicate(), 30)
     require("mosquitto_sub is told", b"DISCONNECT (152)" in said, said)
 
 
@@ -94,7 +95,7 @@ async def ruled(gateway):
         process = await asyncio.create_subprocess_exec(
             "mosquitto_sub", "-V", "5", "-h", host, "-p", str(port), "-t", topic, "-d", "-W", "2",
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
-        said, _ = await asyncio.wait_for(process.communicate(), 30)
+        said, _ = await within(process.communicate(), 30)
         require(f"mosquitto_sub of {topic}", granted in said, said)
 
 
@@ -123,7 +124,7 @@ async def the_dashboard_works_in_chromium(binary):
         await coap.open()
         try:
             page.stdin.write((json.dumps(bases) + "\n").encode())
-            while (line := (await asyncio.wait_for(page.stdout.readline(), 400)).decode().strip()) in ("open", "ruled"):
+            while (line := (await within(page.stdout.readline(), 400)).decode().strip()) in ("open", "ruled"):
                 if line == "open":
                     await coap.publish("from/device", b'{"celsius":21.5}', "application/json")
                 else:
@@ -160,7 +161,7 @@ async def the_gateway_is_small_with_the_dashboard_open(binary):
             "node", str(HERE / "dashboard_open.mjs"), base, str(OPEN_FOR),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         try:
-            expect("the page", await asyncio.wait_for(page.stdout.readline(), 120), b"open\n")
+            expect("the page", await within(page.stdout.readline(), 120), b"open\n")
             memory = memory_mb(gateway.process)
             page.stdin.close()
             await page.wait()

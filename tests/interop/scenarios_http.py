@@ -7,6 +7,7 @@ from h2.connection import H2Connection
 from h2.events import ResponseReceived, StreamEnded
 
 from clients_http import REQUESTS, Httpx
+from patience import within
 from requests_http import H2
 from scenarios import expect, fresh, require, scenario
 
@@ -65,7 +66,7 @@ async def an_event_stream_is_resumed_by_its_last_id(gateway, doors):
     await reader.stream({"filter": topic}, seen.put_nowait)
     for number in range(3):
         await doors.mqtt.publish(topic, str(number).encode(), TEXT, retain=False)
-    before = [await asyncio.wait_for(seen.get(), 20) for _ in range(3)]
+    before = [await within(seen.get(), 20) for _ in range(3)]
     expect("before", [item.payload for item in before], [b"0", b"1", b"2"])
     await reader.close()
     for number in range(3, 6):
@@ -77,7 +78,7 @@ async def an_event_stream_is_resumed_by_its_last_id(gateway, doors):
     await doors.mqtt.publish(topic, b"6", TEXT, retain=False)
     came = []
     while b"6" not in came:
-        came.append((await asyncio.wait_for(seen.get(), 20)).payload)
+        came.append((await within(seen.get(), 20)).payload)
     # The missed ones are sent again, or their loss is said by an event of its own.
     require("resumed", came == [b"2", b"3", b"4", b"5", b"6"] or not gaps.empty(), came)
     await again.close()
@@ -93,7 +94,7 @@ async def a_long_poll_answers_when_something_comes(doors):
     done, _ = await asyncio.wait([waiting], timeout=0.3)
     require("it waits", not done, waiting.result() if done else "")
     await doors.coap.publish(topic, b"new", TEXT)
-    status, _, body = await asyncio.wait_for(waiting, 20)
+    status, _, body = await within(waiting, 20)
     expect("answer", (status, body), (200, b"new"))
 
 
@@ -163,7 +164,7 @@ async def a_request_beside_an_open_stream_shares_its_connection(gateway, doors):
 
     async def until_event(kind, stream):
         while True:
-            events = connection.receive_data(await asyncio.wait_for(reader.read(65536), 5))
+            events = connection.receive_data(await within(reader.read(65536), 5))
             writer.write(connection.data_to_send())
             if any(isinstance(event, kind) and event.stream_id == stream for event in events):
                 return

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from clients_http3 import Aioquic
 from gateway import Gateway
+from patience import within
 from scenarios import expect, require, scenario
 
 HERE = Path(__file__).parent
@@ -31,7 +32,7 @@ async def run(*command, patience, **options):
     process = await asyncio.create_subprocess_exec(
         *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, **options)
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), patience)
+        said, _ = await within(process.communicate(), patience)
     except TimeoutError:
         process.kill()
         raise
@@ -93,11 +94,11 @@ async def a_page_of_another_origin_may_what_its_origin_may(binary):
                                                      stdout=asyncio.subprocess.PIPE)
     try:
         # The page's origin is known when its server listens; the gateway is told it, and the page the gateway.
-        origin = (await asyncio.wait_for(listening.stdout.readline(), 60)).decode().strip()
+        origin = (await within(listening.stdout.readline(), 60)).decode().strip()
         async with Gateway(binary, f'[http]\norigins = ["{origin}"]') as named, Gateway(binary) as closed:
             bases = [gateway.http_base(secure=False) for gateway in (named, closed)]
             listening.stdin.write((json.dumps(bases) + "\n").encode())
-            said, _ = await asyncio.wait_for(listening.communicate(), 90)
+            said, _ = await within(listening.communicate(), 90)
         named, closed = json.loads(said)
         expect("from an origin that is named", named, {
             "put": 201, "get": "value", "etag": True, "delete": 204, "post": 202, "missing": 404, "events": "live",

@@ -12,6 +12,7 @@ import paho.mqtt.client as paho
 import keyring
 from client import Refused, run
 from clients_coap import Libcoap
+from patience import within
 from requests_http import topic_path
 from clients_mqtt import Connection
 from clients_xmpp import Slixmpp
@@ -95,7 +96,7 @@ async def _mqtt_access(gateway):
     seen = asyncio.Queue()
     alice.on_message = lambda message: seen.put_nowait(message.topic)
     await alice.subscribe("open/#")
-    expect("kept", await asyncio.wait_for(seen.get(), 20), "open/a")
+    expect("kept", await within(seen.get(), 20), "open/a")
     await alice.close()
 
 
@@ -162,7 +163,7 @@ async def what_was_acknowledged_survives_kill(binary):
 async def soon(what: str, awaitable):
     """Publications during a drain are there when the process has ended, or were lost with it."""
     try:
-        return await asyncio.wait_for(awaitable, 5)
+        return await within(awaitable, 5)
     except TimeoutError:
         raise Unmet(f"{what} never came") from None
 

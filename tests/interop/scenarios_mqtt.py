@@ -5,6 +5,7 @@ import asyncio
 import paho.mqtt.client as paho
 
 from clients_mqtt import Connection, received
+from patience import within
 from scenarios import expect, fresh, require, scenario
 
 TEXT = "text/plain;charset=utf-8"
@@ -37,7 +38,7 @@ async def a_will_is_dropped_by_a_proper_disconnect(gateway, doors):
     leaving = Connection(gateway, paho.MQTTv311, "ws", will={"topic": topic, "payload": b"gone", "qos": 1})
     await leaving.open()
     await leaving.close()
-    await asyncio.wait_for(leaving.disconnected, 20)
+    await within(leaving.disconnected, 20)
     dying = Connection(gateway, paho.MQTTv311, "tcp", will={"topic": topic, "payload": b"the other", "qos": 1})
     await dying.open()
     cut(dying)
@@ -50,7 +51,7 @@ def _takeover(version, label):
         await first.open()
         second = Connection(gateway, version, "ws", client_id=f"takeover-{label}")
         await second.open()
-        _, reason = await asyncio.wait_for(first.disconnected, 20)
+        _, reason = await within(first.disconnected, 20)
         if version == paho.MQTTv5:
             expect("reason of DISCONNECT", reason.value, 0x8E)
         require("the second stays", not second.disconnected.done())
@@ -74,7 +75,7 @@ def _session(version, label):
         require("no session at first", not flags.session_present)
         await first.subscribe(topic, 1)
         await first.close()
-        await asyncio.wait_for(first.disconnected, 20)
+        await within(first.disconnected, 20)
         sent = [f"{number}".encode() for number in range(20)]
         for number, payload in enumerate(sent):
             publisher = (doors.http, doors.coap, doors.xmpp)[number % 3]
@@ -87,7 +88,7 @@ def _session(version, label):
         again.on_message = lambda message: arrived.put_nowait(message.payload)
         flags, _ = await again.open()
         require("the session is there", flags.session_present)
-        expect("while away", [await asyncio.wait_for(arrived.get(), 20) for _ in sent], sent)
+        expect("while away", [await within(arrived.get(), 20) for _ in sent], sent)
         await again.close()
     check.__name__ = f"a_session_keeps_messages_for_an_absent_client_{label}"
     return scenario(check)
@@ -110,13 +111,13 @@ async def properties_of_mqtt_5_pass_unchanged(gateway, doors):
     await doors.mqtt.connection.publish(
         topic, b"{}", 2, False, ContentType="application/json", PayloadFormatIndicator=1, ResponseTopic="answers/here",
         CorrelationData=b"\x00\xff", UserProperty=[("a", "1"), ("a", "2"), ("ü", "é")])
-    came = (await asyncio.wait_for(seen.get(), 20)).extra
+    came = (await within(seen.get(), 20)).extra
     for name, wanted in (("ContentType", "application/json"), ("PayloadFormatIndicator", 1),
                          ("ResponseTopic", "answers/here"), ("CorrelationData", "00ff"),
                          ("UserProperty", [("a", "1"), ("a", "2"), ("ü", "é")])):
         value = came.get(name)
         expect(name, [tuple(pair) for pair in value] if name == "UserProperty" and value else value, wanted)
-    envelope = (await asyncio.wait_for(streamed.get(), 20)).extra
+    envelope = (await within(streamed.get(), 20)).extra
     require("in the envelope of HTTP:", envelope.get("properties") and "answers/here" in str(envelope), envelope)
     await reader.close()
 
@@ -131,10 +132,10 @@ async def subscription_options_of_mqtt_5_are_kept(gateway, doors):
     await own.subscribe(topic, 1, noLocal=True, retainAsPublished=True, retainHandling=2)
     await own.publish(topic, b"mine", 1)
     await doors.mqtt.publish(topic, b"theirs", TEXT, retain=True)
-    expect("no local, no kept one, retain as published", await asyncio.wait_for(seen.get(), 20), (b"theirs", True))
+    expect("no local, no kept one, retain as published", await within(seen.get(), 20), (b"theirs", True))
     await own.subscribe(topic, 1, retainHandling=1)
     await own.publish(topic, b"now mine too", 1)
-    again = await asyncio.wait_for(seen.get(), 20)
+    again = await within(seen.get(), 20)
     expect("retain handling 1: not for one that was there", again, (b"now mine too", False))
     await own.close()
 

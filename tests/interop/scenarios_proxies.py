@@ -88,7 +88,7 @@ async def running(*command, cwd, ready, environment=None):
             yield
         finally:
             os.killpg(process.pid, signal.SIGTERM)
-            await asyncio.wait_for(process.wait(), PATIENCE)
+            await patience.within(process.wait(), PATIENCE)
 
 
 @asynccontextmanager

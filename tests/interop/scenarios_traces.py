@@ -15,6 +15,7 @@ from clients_mqtt import TCP, Connection
 from clients_xmpp import Slixmpp
 from collector import Collector
 from gateway import Gateway
+from patience import within
 from requests_http import H1
 from scenarios import expect, fresh, require, scenario, until
 
@@ -63,7 +64,7 @@ class Reader:
 
     async def next(self, topic: str):
         while True:
-            message = await asyncio.wait_for(self.came.get(), PATIENCE)
+            message = await within(self.came.get(), PATIENCE)
             if message.topic == topic:
                 properties = getattr(message, "properties", None)
                 return message.payload, getattr(properties, "UserProperty", None)
@@ -117,7 +118,7 @@ async def traces_from_mqtt_to_every_reader(binary):
                 expect("the trace", trace, TRACE)
                 require("another parent", parent != PARENT)
                 expect("MQTT 3.1.1", await three.next(topic), (b"21.5", None))
-                await asyncio.wait_for(events.get(), PATIENCE)
+                await within(events.get(), PATIENCE)
                 await stream.close()
                 headers = request(gateway, "GET", topic)
                 expect("traceparent of GET", headers["traceparent"], f"00-{TRACE}-{parent}-01")

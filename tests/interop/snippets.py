@@ -11,6 +11,7 @@ from pathlib import Path
 from bridges import CLIENTS
 from client import PATIENCE, Missing, run
 from pages import Block, blocks
+from patience import within
 from sandbox import PASSWORD, Sandbox
 
 PAGE = "docs/clients.md"
@@ -136,7 +137,7 @@ class Clients:
 
     async def judge(self, snippet: Snippet, case):
         try:
-            problem = await asyncio.wait_for(case, 2 * PATIENCE)
+            problem = await within(case, 2 * PATIENCE)
         except (Missing, TimeoutError) as error:
             problem = f"{type(error).__name__} {error}"
         said = snippet.output() if (snippet.place / "output").exists() else ""
