@@ -27,7 +27,7 @@ pub use self::coap::{CoapAnswer, CoapServer, CoapToken};
 pub use self::error::ExperimentError;
 pub use self::follow::Follow;
 pub use self::qos::Qos;
-pub use self::server::{Rules, ServerKey};
+pub use self::server::{Durability, Rules, ServerKey};
 pub use self::suite::{Group, Proof, Suite};
 
 /// A protocol over a transport.
@@ -244,6 +244,8 @@ pub struct Experiment {
     pub named_group: Option<Group>,
     /// The access rules of the gateway.
     pub rules: Rules,
+    /// What an acknowledgement of the gateway waits for.
+    pub durability: Durability,
     /// Bytes of a payload.
     pub payload_bytes: usize,
     /// Publishers, or clients that ask; with `Connect` and `Hold` how many connections at once and in all.
@@ -319,6 +321,7 @@ impl Default for Experiment {
             suite: None,
             named_group: None,
             rules: Rules::Open,
+            durability: Durability::Default,
             payload_bytes: 64,
             publishers: 1,
             subscribers: 1,

@@ -42,6 +42,17 @@ impl ServerKey {
     }
 }
 
+/// What an acknowledgement of the gateway waits for (`store.durability`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// The gateway's default: retained messages, and those for sessions that last, are on the disk by then.
+    #[default]
+    Default,
+    /// Nothing, as with servers that keep all in memory.
+    None,
+}
+
 /// The access rules of the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,7 +1,9 @@
 //! Set-ups of the documents' experiments, where another one would be unfair to them and look the same.
 
-use super::load;
-use crate::experiment::{Clock, CoapServer, CoapToken, Credential, Door, Experiment, Operation, Rules, ServerKey};
+use super::{NAMES, load};
+use crate::experiment::{
+    Clock, CoapServer, CoapToken, Credential, Door, Durability, Experiment, Operation, Rules, ServerKey,
+};
 use crate::link::Conditions;
 
 /// The experiments of these tables, whole and as `--quick` has them, with table, row and column.
@@ -93,6 +95,20 @@ fn the_servers_of_karamina2024_have_its_keys_and_its_rules() {
     }
     for (place, experiment) in experiments("karamina2024", "8 9 10 11 12 13 14 15") {
         assert_eq!(experiment.rules, Rules::ByIdentity, "{place}");
+    }
+}
+
+/// No document has a server that writes to a disk before it answers, which may take ours 20 ms.
+#[test]
+fn no_answer_waits_for_a_disk() {
+    for name in NAMES {
+        let paper = load(name).unwrap();
+        for table in &paper.tables {
+            for (row, column) in table.places() {
+                let experiment = paper.experiment(table, row, column, false).unwrap();
+                assert_eq!(experiment.durability, Durability::None, "{name} {}", table.id);
+            }
+        }
     }
 }
 

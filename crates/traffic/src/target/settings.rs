@@ -3,7 +3,7 @@
 
 use super::TargetError;
 use super::home::shows_certificate;
-use crate::experiment::{Credential, Door, Experiment};
+use crate::experiment::{Credential, Door, Durability, Experiment};
 
 const LISTENERS: [&str; 10] =
     ["mqtt", "mqtts", "coap", "coaps", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps"];
@@ -70,8 +70,19 @@ pub(crate) fn settings(experiments: &[&Experiment], address: &str) -> Result<Vec
         set.push("http.allow_password_without_tls=true".to_owned());
     }
     set.push("log.filter=warn".to_owned());
+    set.extend(kept(experiments)?);
     set.extend(room(experiments));
     Ok(set)
+}
+
+/// The durability that all want.
+fn kept(experiments: &[&Experiment]) -> Result<Option<String>, TargetError> {
+    let mut wanted = experiments.iter().map(|experiment| experiment.durability);
+    let Some(first) = wanted.next() else { return Ok(None) };
+    if wanted.any(|other| other != first) {
+        return Err(TargetError::Unsupported("a gateway has one durability, and these want two".to_owned()));
+    }
+    Ok((first == Durability::None).then(|| "store.durability=none".to_owned()))
 }
 
 /// The profile that all users of a listener want.
@@ -185,6 +196,16 @@ mod tests {
         let set = settings(&[&experiment], "127.0.0.1").unwrap();
         assert!(set.contains(&"listeners.mqtt.enabled=false".to_owned()));
         assert!(set.contains(&"listeners.coap.address=127.0.0.1:0".to_owned()));
+    }
+
+    #[test]
+    fn a_gateway_has_the_durability_that_all_want() {
+        let of = |durability| Experiment { durability, ..Experiment::default() };
+        let (usual, none) = (of(Durability::Default), of(Durability::None));
+        let kept = |set: Vec<String>| set.contains(&"store.durability=none".to_owned());
+        assert!(!kept(settings(&[&usual, &usual], "127.0.0.1").unwrap()));
+        assert!(kept(settings(&[&none, &none], "127.0.0.1").unwrap()));
+        assert!(settings(&[&none, &usual], "127.0.0.1").is_err());
     }
 
     #[test]

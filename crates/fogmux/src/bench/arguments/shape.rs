@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use fogmux_traffic::experiment::{
-    Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Follow, Group, Operation, Qos, Rules, ServerKey,
-    Suite, Visit,
+    Arrivals, Clock, CoapAnswer, CoapServer, CoapToken, Credential, Durability, Follow, Group, Operation, Qos, Rules,
+    ServerKey, Suite, Visit,
 };
 use fogmux_traffic::{Door, Experiment, Security};
 
@@ -81,6 +81,9 @@ pub(crate) struct Shape {
     /// Access rules of the gateway: open, or by-identity, a rule of the clients' user for each topic
     #[arg(long, default_value = "open", value_parser = word::<Rules>)]
     pub(crate) rules: Rules,
+    /// What an acknowledgement of the gateway waits for: default, for the disk, or none, for nothing
+    #[arg(long, default_value = "default", value_parser = word::<Durability>)]
+    pub(crate) durability: Durability,
     /// Payload size in bytes
     #[arg(long, default_value_t = 64)]
     pub(crate) size: usize,
@@ -179,6 +182,7 @@ impl Shape {
             named_group: self.group,
             server_key: self.server_key,
             rules: self.rules,
+            durability: self.durability,
             payload_bytes: self.size,
             publishers: self.pubs,
             subscribers: self.subs,

@@ -7,7 +7,7 @@ use fogmux_traffic::report::command::SECRET_FLAGS;
 use super::Bench;
 
 /// Flags whose value anybody may read in a report. A new one is either here or redacted.
-const PUBLIC: [&str; 87] = [
+const PUBLIC: [&str; 88] = [
     "agent",
     "agent-key",
     "all",
@@ -29,6 +29,7 @@ const PUBLIC: [&str; 87] = [
     "door",
     "doors",
     "drain",
+    "durability",
     "end-with",
     "energy",
     "fail-if",
