@@ -16,6 +16,8 @@ const FILES_MAX: u64 = 4 << 20;
 /// Commits a second from which blocks are judged however the file system is mounted: ext4 writes three blocks of its
 /// own once in five seconds, because the times of files change.
 const OFTEN: f64 = 4.0;
+/// Commits below which blocks are not judged: what ext4 writes once is most of them then.
+const FEW: u64 = 10;
 /// The option with which it does that once in a minute.
 pub(crate) const LATE: &str = "commit=60";
 
@@ -84,7 +86,8 @@ impl Figures {
         let who = format!("{}, {} ({})", self.load.name, self.subject.name(), self.mount);
         let Subject::Gateway(settings) = &self.subject else { return missed };
         if let Some(delay) = self.subject.delay() {
-            let is_judged = self.mount == LATE || self.commits_per_second().is_some_and(|rate| rate >= OFTEN);
+            let is_often = self.mount == LATE || self.commits_per_second().is_some_and(|rate| rate >= OFTEN);
+            let is_judged = is_often && self.written.commits.is_some_and(|commits| commits >= FEW);
             // Messages that stay fill more than a block of a commit, and files that grow are written twice.
             let stays = Some(self.written.calls).filter(|_| self.load.to == To::Absent);
             let own = stays.and_then(|bytes| self.blocks(bytes)).map_or(1.0, |own| own.max(1.0));

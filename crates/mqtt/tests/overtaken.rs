@@ -153,3 +153,45 @@ fn chosen_identifiers_wait_for_one_that_is_in_use_only() {
     outbound.handle_pubcomp(id(5)).unwrap();
     assert!(outbound.may_skip_to(id(65_540)) && outbound.skip_to(id(65_540)));
 }
+
+/// The same when nothing was sent between: all identifiers belong to messages that were not sent.
+#[test]
+fn a_leap_over_all_identifiers_waits_for_the_one_that_is_in_use() {
+    let first = PacketId::FIRST;
+    let mut outbound: Outbound<u32> = Outbound::new(config(2));
+    assert!(outbound.restore(first, Unfinished::Publish(Qos::ExactlyOnce, 1)).is_ok());
+    outbound.resend(usize::MAX, |_| outgoing(Qos::ExactlyOnce), &mut Vec::new());
+    assert!(!outbound.may_skip_to(first) && !outbound.skip_to(first), "a new message would have its identifier");
+    outbound.handle_pubrec(first, ReasonCode::SUCCESS, &mut Vec::new()).unwrap();
+    outbound.handle_pubcomp(first).unwrap();
+    assert!(outbound.skip_to(first));
+    assert_eq!(outbound.publish(&outgoing(Qos::AtLeastOnce), || 2, &mut Vec::new()), Sent::Sent(Some(first)));
+}
+
+proptest! {
+    /// Whatever is skipped and whatever stays open, a message has the identifier that was chosen for it, and no other
+    /// message in flight has that.
+    #[test]
+    fn a_chosen_identifier_is_had(leaps in proptest::collection::vec((1..=70_000_u32, any::<bool>()), 1..40), window in 1..40_u16) {
+        let mut outbound: Outbound<u32> = Outbound::new(config(window));
+        let (mut number, mut open) = (1_u32, Vec::new());
+        for (leap, is_answered) in leaps {
+            number += leap;
+            let id = PacketId::new(u16::try_from((number - 1) % 65_535 + 1).unwrap()).unwrap();
+            if !outbound.may_skip_to(id) {
+                continue;
+            }
+            prop_assert!(outbound.skip_to(id));
+            match outbound.publish(&outgoing(Qos::AtLeastOnce), || number, &mut Vec::new()) {
+                Sent::Sent(given) => prop_assert_eq!(given, Some(id)),
+                other => prop_assert_eq!(other, Sent::NoRoom),
+            }
+            prop_assert!(!open.contains(&id));
+            if is_answered {
+                outbound.handle_puback(id).unwrap();
+            } else {
+                open.push(id);
+            }
+        }
+    }
+}

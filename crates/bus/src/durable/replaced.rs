@@ -62,6 +62,11 @@ impl Replaced {
         self.is_sure && self.outcome() == Poll::Ready(Ok(()))
     }
 
+    /// Whether it is known that the newest record is not there.
+    pub(super) fn is_refused(&self) -> bool {
+        self.outcome() == Poll::Ready(Err(StoreFailed))
+    }
+
     fn outcome(&self) -> Poll<Result<(), StoreFailed>> {
         if self.is_open {
             return Poll::Pending;

@@ -261,9 +261,9 @@ impl Durable {
         self.put(|log, batch| log.connect_below(expiry(seconds), below, batch));
     }
 
-    /// Has its mark moved, where so many deliveries wait from `first` on.
-    pub(super) fn move_mark(&mut self, first: Sequence, queued: usize) {
-        let below = self.mark.further(first, queued);
+    /// Has its mark moved, where so many deliveries wait from `first` on, if there is one.
+    pub(super) fn move_mark(&mut self, first: Option<Sequence>, queued: usize) {
+        let below = first.and_then(|first| self.mark.further(first, queued));
         self.put(|log, batch| log.mark(below, batch));
         let stored = self.append();
         self.mark.move_to(below, stored);
@@ -278,9 +278,22 @@ impl Durable {
 
     pub(super) fn disconnect(&mut self, since_unix_ms: u64, expiry_s: Option<u32>, unsent: Option<Sequence>) {
         self.away = Away::Left(since_unix_ms);
-        self.reading = None;
+        (self.reading, self.mark) = (None, Mark::default());
         self.log.set_expiry(expiry_s);
         self.put(|log, batch| log.disconnect(since_unix_ms, unsent, batch));
+    }
+
+    /// Whether the store is known not to have taken that its client has left.
+    pub(super) fn is_leave_refused(&self) -> bool {
+        matches!(self.away, Away::Left(_)) && self.log.is_refused()
+    }
+
+    /// Puts again that its client has left.
+    pub(super) fn leave_again(&mut self, unsent: Option<Sequence>) {
+        if let Away::Left(since) = self.away {
+            self.disconnect(since, self.log.expiry_s(), unsent);
+            drop(self.append());
+        }
     }
 
     /// Follows a clock that was set. Returns the time that is left by it to a session that was restored.

@@ -61,6 +61,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if present {
             let client = shown_client(&self.client.publisher.client);
             tracing::warn!(client, "the store did not take that the client is connected");
+            // If the connection is displaced already, its first turn notices.
+            let _ = self.mailbox.with(MqttMailbox::note_connect_refused);
             return Ok(());
         }
         self.refuse_greeting().await;

@@ -49,7 +49,10 @@ impl<M> Outbound<M> {
     /// Whether [`skip_to`](Self::skip_to) would succeed.
     #[must_use]
     pub fn may_skip_to(&self, id: PacketId) -> bool {
-        if self.is_resending() || self.is_overtaken(id) {
+        // After all other identifiers its own exchange may not be over ([MQTT-2.2.1-4]).
+        let own = self.entries.get(usize::from(id.steps_from(self.first)));
+        let is_taken = own.is_some_and(|state| !matches!(state, State::Finished)) || self.is_overtaken(id);
+        if self.is_resending() || is_taken {
             return false;
         }
         self.entries.is_empty() || self.may_grow(usize::from(id.steps_from(self.next_id())) + 1)

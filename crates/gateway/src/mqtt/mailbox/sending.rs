@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fogmux_bus::{Qos, Timestamp};
 use fogmux_mqtt::Sent;
 
-use super::super::{kept::Kept, translate};
+use super::super::{durable, kept::Kept, translate};
 use super::drained::Drained;
 use super::stored::Fate;
 use super::{LARGE_BYTES, MqttMailbox, OUT_BYTES_MIN, OUT_BYTES_USUAL_MAX, USUAL_UNIT};
@@ -17,6 +17,7 @@ impl MqttMailbox {
         let overrun = self.is_overrun();
         let mut drained = Drained { overrun, lost: std::mem::take(&mut self.lost), ..Drained::default() };
         let level = self.level();
+        self.mark_again(cx);
         while self.outbound.is_resending() {
             let stop = self.bounds.out_bytes;
             let held_back = self.durable.as_ref().map_or(&[][..], |durable| durable.held_back());
@@ -134,6 +135,7 @@ impl MqttMailbox {
     pub(super) fn send(&mut self, mut kept: Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
         let mut stored = kept.stored.take();
         self.skip_to(stored.as_deref());
+        let chosen = stored.as_deref().map(durable::packet_id);
         let outgoing = translate::describe(&kept, now)?;
         let large = outgoing.payload.len() > LARGE_BYTES;
         let inflight_bytes = &mut self.inflight_bytes;
@@ -147,6 +149,9 @@ impl MqttMailbox {
         } else {
             self.outbound.publish(&outgoing, keep, &mut self.out)
         };
+        if let (Sent::Sent(given), Some(_)) = (sent, chosen) {
+            debug_assert_eq!(given, chosen, "a restart would send it with another identifier");
+        }
         let sent = matches!(sent, Sent::Sent(_));
         let message = kept.message()?;
         if sent && kept.timed {

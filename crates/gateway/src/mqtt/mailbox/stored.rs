@@ -46,10 +46,14 @@ impl MqttMailbox {
         retain: bool,
     ) -> Delivered {
         let mut kept = share(publication, delivery, qos, retain);
+        if self.durable.as_ref().is_some_and(|durable| durable.is_leave_refused()) {
+            self.leave_again();
+        }
         let Some(durable) = &mut self.durable else { return Delivered::Gone };
         // Each message has a number, or those behind it would have its identifier.
         let Some(stored) = durable.deliver(publication, delivery, kept.manner()) else { return Delivered::Full(1) };
-        let (id, is_marked) = (durable::packet_id(&stored), durable.mark.allows(stored.sequence()));
+        let (id, sequence, mark) = (durable::packet_id(&stored), stored.sequence(), &durable.mark);
+        let is_marked = mark.allows(sequence) || mark.lets_pass(sequence);
         kept.stored = Some(stored);
         // One of QoS 2 waits for the store.
         let is_small = publication.payload.as_slice().len() <= LARGE_BYTES;
@@ -110,7 +114,10 @@ impl MqttMailbox {
         }
         if !self.outbound.may_skip_to(durable::packet_id(stored)) {
             Fate::Behind
-        } else if self.durable.as_ref().is_none_or(|durable| durable.mark.allows(stored.sequence())) {
+        } else if self.durable.as_ref().is_none_or(|durable| {
+            let (mark, sequence) = (&durable.mark, stored.sequence());
+            mark.allows(sequence) || (kept.qos == Qos::AtLeastOnce && mark.lets_pass(sequence))
+        }) {
             Fate::Sendable
         } else {
             Fate::Unmarked
@@ -137,8 +144,8 @@ impl MqttMailbox {
         let first = self.queue.front().and_then(|kept| Some(kept.stored.as_ref()?.sequence()));
         let asked = self.durable.as_ref().and_then(|durable| durable.asked);
         // A message that is read back wakes it as well.
-        let is_moving = self.durable.as_ref().is_some_and(|durable| durable.mark.is_moving());
-        let waits_for = self.is_reading_back() || is_moving || (asked.is_some() && asked == first);
+        let is_marking = self.durable.as_ref().is_some_and(|durable| durable.mark.is_waiting());
+        let waits_for = self.is_reading_back() || is_marking || (asked.is_some() && asked == first);
         let wakes = self.out.is_empty() && waits_for;
         let waits = || self.fate_of_first(&mut Context::from_waker(Waker::noop())) == Some(Fate::Unstored);
         !wakes && (self.is_sendable() || waits())
@@ -249,35 +256,68 @@ impl MqttMailbox {
         Mark::begin(self.unsent(), self.queue.len(), self.bounds.mark_messages)
     }
 
+    /// Puts again that the client has left, which the store has not taken.
+    #[cold]
+    fn leave_again(&mut self) {
+        let unsent = self.unsent();
+        if let Some(durable) = &mut self.durable {
+            durable.leave_again(unsent);
+        }
+    }
+
+    /// The store has not taken that the client is connected.
+    pub(in crate::mqtt) fn note_connect_refused(&mut self) {
+        if let Some(durable) = &mut self.durable {
+            durable.mark.refuse();
+        }
+    }
+
     /// Sets a mark if the client, which is connected, has fallen far behind.
     pub(super) fn mark_backlog(&mut self) {
-        let (queued, first) = (self.queue.len(), self.unsent());
-        let step = self.bounds.mark_messages;
-        let is_far = u64::try_from(queued).is_ok_and(|queued| queued > step.saturating_mul(BACKLOG));
-        if let (true, Some(first), Some(durable)) = (self.connected && is_far, first, &mut self.durable)
-            && durable.mark.below().is_none()
-            && !durable.mark.is_moving()
-        {
+        let Some(durable) = &self.durable else { return };
+        let (queued, step) = (self.queue.len(), self.bounds.mark_messages);
+        // Within a small bound it is far behind sooner.
+        let far = step.saturating_mul(BACKLOG).min(self.bounds.queue_messages as u64 / 4).max(step);
+        let is_far = u64::try_from(queued).is_ok_and(|queued| queued > far);
+        if !is_far || durable.mark.below().is_some() || durable.mark.is_moving() {
+            return;
+        }
+        if let (Some(first), Some(durable)) = (self.unsent(), &mut self.durable) {
             durable.set_mark(first, queued, step);
         }
     }
 
     /// Moves the mark to let the first message of the queue be sent. Returns whether that was done; else the task is
-    /// woken when it is.
+    /// woken when it is, or when it is tried again.
     pub(super) fn move_mark(&mut self, cx: &mut Context<'_>) -> bool {
         let (first, queued) = (self.unsent(), self.queue.len());
-        let (Some(first), Some(durable)) = (first, &mut self.durable) else { return false };
+        let Some(durable) = &mut self.durable else { return false };
         if !durable.mark.is_moving() {
+            if !durable.mark.is_due(cx) {
+                return false;
+            }
             durable.move_mark(first, queued);
         }
-        durable.mark.poll(cx).is_ready()
+        durable.mark.poll(cx).is_ready() && durable.mark.is_due(cx)
+    }
+
+    /// Puts the record again that the store has not taken, once a second: what is on the disk says less than was sent,
+    /// and may have an expiry that the client was not granted.
+    pub(super) fn mark_again(&mut self, cx: &mut Context<'_>) {
+        if self.durable.as_ref().is_some_and(|durable| durable.mark.is_refused()) {
+            self.move_mark(cx);
+        }
     }
 
     /// Has the mark moved in time behind a message that is sent.
     pub(super) fn follow_mark(&mut self, sent: Sequence) {
+        if !self.durable.as_ref().is_some_and(|durable| durable.mark.is_near(sent)) {
+            return;
+        }
         let (first, queued) = (self.unsent(), self.queue.len());
-        let Some(durable) = self.durable.as_mut().filter(|durable| durable.mark.is_near(sent)) else { return };
-        durable.move_mark(first.unwrap_or_else(|| sent.next()), queued);
+        if let Some(durable) = &mut self.durable {
+            durable.move_mark(Some(first.unwrap_or_else(|| sent.next())), queued);
+        }
     }
 
     /// The number of the first message that was not sent.

@@ -1,5 +1,7 @@
 //! A process that ends while clients are connected that have not taken their queues: what was not sent is known.
 
+use std::time::Duration;
+
 use super::*;
 
 const MESSAGES: u8 = 60;
@@ -84,7 +86,7 @@ fn a_client_that_falls_behind_gets_a_mark() {
     });
 }
 
-/// A disk that fails holds no client up that takes its queue.
+/// A disk that fails holds no client up that takes its queue of QoS 1.
 #[test]
 fn a_mark_that_the_store_does_not_take_holds_nobody_up() {
     let store = MemoryStore::default();
@@ -98,5 +100,133 @@ fn a_mark_that_the_store_does_not_take_holds_nobody_up() {
             client.write(&acknowledgement(0x40, id)).await;
         }
         client.silence().await;
+    });
+}
+
+/// How long the record of a session waits until it is put again.
+const AGAIN: Duration = Duration::from_millis(1100);
+
+/// The next packet, for which seconds may have to pass.
+async fn packet_later(client: &mut Wire) -> Vec<u8> {
+    for _ in 0..100 {
+        tokio::select! {
+            biased;
+            packet = client.packet() => return packet,
+            () = async {
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            } => tokio::time::advance(AGAIN / 10).await,
+        }
+    }
+    panic!("nothing comes")
+}
+
+/// What the disk has to know before it is sent waits; and nothing that was sent is unknown for longer than a second.
+#[test]
+fn a_record_of_a_connection_that_the_store_has_refused_is_put_again() {
+    for (filter, qos) in [("q", Qos::AtLeastOnce), ("q", Qos::ExactlyOnce), ("$share/g/q", Qos::ExactlyOnce)] {
+        let store = MemoryStore::default();
+        run_committing(&store, async |house: House| {
+            leave_behind(&house, "s", filter, qos).await;
+            publish(&house, qos).await;
+            tokio::time::pause();
+            store.set_full(true);
+            let mut client = house.lasting("s").await;
+            let passes = if qos == Qos::AtLeastOnce { MESSAGES } else { 0 };
+            for _ in 0..passes {
+                client.packet().await;
+            }
+            client.silence().await;
+            assert_eq!(sent(&store, "s"), (0, usize::from(MESSAGES)), "{filter} {qos:?}");
+            store.set_full(false);
+            tokio::time::advance(AGAIN).await;
+            for _ in passes..MESSAGES {
+                client.packet().await;
+                assert!(sent(&store, "s").0 > 0, "{filter} {qos:?}");
+            }
+            client.silence().await;
+            assert_eq!(sent(&store, "s").0, usize::from(MESSAGES), "{filter} {qos:?}");
+        });
+    }
+}
+
+#[test]
+fn a_mark_that_the_store_has_refused_is_put_again() {
+    for (filter, qos) in [("q", Qos::AtLeastOnce), ("q", Qos::ExactlyOnce), ("$share/g/q", Qos::ExactlyOnce)] {
+        let store = MemoryStore::default();
+        run_committing(&store, async |house: House| {
+            leave_behind(&house, "s", filter, qos).await;
+            publish(&house, qos).await;
+            let mut client = slow(&house, "s").await;
+            let (id, ..) = publish_of(&client.packet().await);
+            tokio::time::pause();
+            store.set_full(true);
+            let mut ids = vec![id];
+            let answer = if qos == Qos::AtLeastOnce { 0x40 } else { 0x50 };
+            // The store takes no release either; what may pass does so one by one.
+            for _ in 0..10 {
+                client.write(&acknowledgement(answer, *ids.last().unwrap())).await;
+                if qos == Qos::ExactlyOnce {
+                    break;
+                }
+                ids.push(publish_of(&client.packet().await).0);
+            }
+            store.set_full(false);
+            let id = if qos == Qos::ExactlyOnce {
+                let release = packet_later(&mut client).await;
+                assert_eq!(release[0], 0x62);
+                client.write(&acknowledgement(0x70, u16::from_be_bytes([release[2], release[3]]))).await;
+                publish_of(&packet_later(&mut client).await).0
+            } else {
+                tokio::time::advance(AGAIN).await;
+                client.write(&acknowledgement(answer, *ids.last().unwrap())).await;
+                client.packet().await;
+                client.silence().await;
+                *ids.last().unwrap() + 1
+            };
+            let Recovered { sessions, .. } = Recovered::load(&store.crashed(usize::MAX));
+            let session = sessions.iter().find(|session| &*session.key.0 == "s").unwrap();
+            let first = session.deliveries.iter().find(|one| one.stored.sequence().packet_id().get() == id).unwrap();
+            assert!(first.may_be_sent, "{filter} {qos:?}: {id}");
+        });
+    }
+}
+
+#[test]
+fn the_expiry_that_was_granted_while_the_store_took_nothing_is_kept_a_second_later() {
+    let store = MemoryStore::default();
+    run_committing(&store, async |house: House| {
+        leave_behind(&house, "s", "q", Qos::AtLeastOnce).await;
+        tokio::time::pause();
+        store.set_full(true);
+        let mut list = PropertyBuffer::new();
+        list.push(Property::SessionExpiryInterval(7)).unwrap();
+        let connect = Connect { clean_start: false, properties: list.properties(), ..connect(Version::V5, "s") };
+        let mut client = house.connect(&connect).await;
+        client.silence().await;
+        store.set_full(false);
+        tokio::time::advance(AGAIN).await;
+        client.silence().await;
+        let Recovered { sessions, .. } = Recovered::load(&store.crashed(usize::MAX));
+        assert_eq!((sessions[0].expiry_s, sessions[0].away_since_unix_ms), (Some(7), None));
+    });
+}
+
+#[test]
+fn that_a_client_has_left_is_put_again_with_the_next_message() {
+    let store = MemoryStore::default();
+    run_committing(&store, async |house: House| {
+        let mut client = house.lasting("s").await;
+        client.subscribe("q", Qos::AtLeastOnce).await;
+        let mut writer = house.client(Version::V5, "writer").await;
+        store.set_full(true);
+        client.disconnect(ReasonCode::SUCCESS).await;
+        writer.nothing().await;
+        store.set_full(false);
+        for payload in [b"a", b"b"] {
+            assert_eq!(writer.publish(&message("q", payload, Qos::AtLeastOnce)).await, ReasonCode::SUCCESS);
+        }
+        assert_eq!(sent(&store, "s"), (0, 2));
     });
 }
