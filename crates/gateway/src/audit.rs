@@ -226,6 +226,7 @@ fn keep_action(
         client: shown_client(client).into(),
         what: What::Action {
             principal: cut(&principal.name).into(),
+            granted: Arc::clone(principal.granted()),
             action,
             topic: cut(topic).into(),
             is_cut: cut(topic).len() < topic.len(),

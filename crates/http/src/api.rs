@@ -36,6 +36,7 @@ pub use resource::Resource;
 pub use sessions::{SessionEntry, SessionPlace, Sessions, Subscriptions};
 pub use system::{System, SystemDisk, SystemMemory, SystemProcessor, Throttling};
 
+use self::access::GROUPS_MAX;
 use crate::percent;
 use crate::problem::{Kind, Problem};
 
@@ -150,8 +151,11 @@ fn json_bytes(text: &str) -> usize {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleQuestion {
-    /// A user, `anonymous`, `user:NAME`, `psk:IDENTITY` or `oscore:USER`.
+    /// The name of a principal, `anonymous`, `user:NAME`, `link:NAME`, `psk:IDENTITY` or `oscore:USER`.
     pub identity: String,
+    /// The groups that its credential gives.
+    #[serde(default)]
+    pub groups: Vec<String>,
     /// The action.
     pub action: Action,
     /// A topic, or a filter to read.
@@ -190,10 +194,15 @@ impl RuleQuestion {
     /// Reads it.
     ///
     /// # Errors
-    /// It is no JSON, or has other members.
+    /// It is no JSON, has other members, or too many groups.
     pub fn parse(body: &[u8]) -> Result<Self, Problem<'static>> {
+        let invalid = |detail: String| Problem::new(Kind::InvalidBody).detail(detail);
         // The message of the parser names members, never values of ours.
-        serde_json::from_slice(body).map_err(|error| Problem::new(Kind::InvalidBody).detail(error.to_string()))
+        let question: Self = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
+        if question.groups.len() > GROUPS_MAX {
+            return Err(invalid(format!("at most {GROUPS_MAX} groups")));
+        }
+        Ok(question)
     }
 }
 

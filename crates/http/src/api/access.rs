@@ -11,8 +11,8 @@ use crate::problem::{Kind, Problem};
 pub const USERS_PATH: &str = "/api/v1/users/";
 /// The media type of rules, as IANA has it for TOML.
 pub const RULES_CONTENT_TYPE: &str = "application/toml";
-/// Groups of a user at most, in a request.
-const GROUPS_MAX: usize = 64;
+/// Groups of a user or a credential at most, in a request.
+pub(super) const GROUPS_MAX: usize = 64;
 
 /// The name that the path of a user has.
 ///

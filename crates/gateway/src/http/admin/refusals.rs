@@ -19,10 +19,11 @@ fn entry(line: Line) -> RefusalEntry {
     let Line { refusal: Refusal { door, from, client, what }, first_unix_ms, last_unix_ms, count, others, .. } = line;
     let (kind, reason, login, action) = match what {
         What::Login { by, claimed, reason } => ("login", reason.into(), Some(RefusedLogin { by, claimed }), None),
-        What::Action { principal, action, topic, is_cut, rule } => {
+        What::Action { principal, granted, action, topic, is_cut, rule } => {
             let in_file = rule.as_ref().filter(|rule| rule.line() > 0);
             let action = RefusedAction {
                 identity: principal,
+                groups: granted.iter().map(ToString::to_string).collect(),
                 action: match action {
                     Action::Read => "read",
                     Action::Write => "write",

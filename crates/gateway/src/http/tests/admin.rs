@@ -215,7 +215,7 @@ fn texts_of_publishers_do_not_make_a_page_longer_than_its_bound() {
 
 #[test]
 fn the_rules_are_tested_as_on_the_command_line() {
-    let acl = "[[allow]]\nuser = \"viewer\"\nread = [\"open/#\"]\n";
+    let acl = "[[allow]]\nuser = \"viewer\"\nread = [\"open/#\"]\n[[allow]]\ngroup = \"plant\"\nread = [\"plant/#\"]\n";
     run_under(HttpConfig::default(), rules(Some(acl)), async |house| {
         for (identity, action, topic, allowed) in [
             ("viewer", "read", "open/x", true),
@@ -233,6 +233,19 @@ fn the_rules_are_tested_as_on_the_command_line() {
             let decision: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
             assert_eq!(decision["allowed"], allowed, "{question} {decision}");
             assert_eq!(decision["line"].is_number(), allowed && topic != "open/#", "{decision}");
+        }
+        // An identity of a token is in no file.
+        for (groups, told) in [
+            (&["plant"][..], "allowed by acl.toml:6: allow group plant to read plant/#"),
+            (&[], "refused: no rule allows it"),
+        ] {
+            let question =
+                serde_json::json!({"identity": "pump", "groups": groups, "action": "read", "topic": "plant/x"});
+            let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
+            let decision: serde_json::Value = serde_json::from_slice(&house.ask(&request).await.body).unwrap();
+            assert_eq!((&decision["text"], &decision["identity"]), (&told.into(), &"pump".into()), "{decision}");
+            assert_eq!(decision.get("groups").cloned(), (!groups.is_empty()).then(|| groups.into()), "{decision}");
+            assert!(decision["note"].as_str().unwrap().starts_with("\"pump\" is not a user of the file"), "{decision}");
         }
         let long = "open/".repeat(13_108);
         for (action, topic) in [
