@@ -9,7 +9,7 @@ from pathlib import Path
 import paho.mqtt.client as paho
 from aiocoap.numbers import codes
 
-from access import DENIED, MQTT_311, Row, Warden, is_one_of, named, variant
+from access import DENIED, MQTT_311, PAHO_TLS, Row, Warden, is_one_of, named, variant
 from client import PATIENCE, Follower, Getter, Publisher, Refused, run
 from clients_coap import Aiocoap, Libcoap
 from clients_http import REQUESTS, STREAMS
@@ -73,7 +73,7 @@ ROWS = [
 ]
 # None of them is in the users file.
 UNLISTED_ROWS = [
-    *[Row("token", client) for client in named(PAHO, "paho 5/tls")],
+    *[Row("token", client) for client in named(PAHO_TLS, "paho 5/tls")],
     *[Row("certificate", client) for client in named(MOSQUITTO, "mosquitto 5/tls")],
     *[Row("token", client) for client in named(REQUESTS, "httpx h2")],
     *[Row("certificate", client) for client in named(REQUESTS, "curl h2")],

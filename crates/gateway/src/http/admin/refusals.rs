@@ -4,10 +4,7 @@ use fogmux_auth::{Action, Decision};
 use fogmux_http::api::{Moment, RefusalEntry, Refusals, RefusedAction, RefusedLogin};
 
 use super::super::conn::Conn;
-use crate::{
-    refused::{Line, Refusal, What},
-    shown::cut,
-};
+use crate::refused::{Line, Refusal, What};
 
 /// All that are kept.
 pub(super) fn document(conn: &Conn) -> Vec<u8> {
@@ -33,9 +30,7 @@ fn entry(line: Line) -> RefusalEntry {
                 file: in_file.map(|rule| rule.file().display().to_string()),
                 line: in_file.map(fogmux_auth::RuleRef::line),
             };
-            // A rule may have any length.
-            let reason = cut(&Decision { allowed: false, rule }.to_string()).to_owned();
-            ("action", reason, None, Some(action))
+            ("action", Decision { allowed: false, rule }.to_string(), None, Some(action))
         }
     };
     RefusalEntry {

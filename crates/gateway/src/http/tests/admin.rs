@@ -20,6 +20,9 @@ const ASKED: [&str; 9] = [
     "POST /api/v1/rules/test",
 ];
 
+/// A user of the longest name.
+static LONG: LazyLock<String> = LazyLock::new(|| "x".repeat(255));
+
 fn basic(user: &str) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:secret"));
@@ -29,7 +32,7 @@ fn basic(user: &str) -> String {
 fn rules(acl: Option<&str>) -> Rules {
     static USERS: LazyLock<Users> = LazyLock::new(|| {
         let mut users = Users::default();
-        for user in ["admin", "ordinary", "operator", "viewer"] {
+        for user in ["admin", "ordinary", "operator", "viewer", &LONG] {
             users.set_password(user, b"secret").unwrap();
         }
         users
@@ -261,6 +264,37 @@ fn the_rules_are_tested_as_on_the_command_line() {
             let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
             assert_eq!(house.ask(&request).await.status(), 400, "{action} {}", topic.get(..20).unwrap_or(topic));
         }
+    });
+}
+
+#[test]
+fn a_refusal_has_the_words_of_the_tester_whatever_their_length() {
+    let filter = "level/".repeat(40);
+    let acl = format!(
+        "[[allow]]\nuser = \"admin\"\nboth = \"$fogmux/admin\"\n[[deny]]\nuser = \"{}\"\nread = \"{filter}#\"\n",
+        *LONG
+    );
+    run_under(HttpConfig::default(), rules(Some(&acl)), async |house| {
+        let topic = "level/".repeat(20);
+        assert_eq!(status(&house, &remote(), &format!("GET /topics/{topic}x"), &basic(&LONG)).await, 403);
+        assert_eq!(status(&house, &remote(), &format!("GET /topics/{filter}x"), &basic(&LONG)).await, 403);
+        let ask = async |request: &str| -> serde_json::Value {
+            let answer = house.connect_as(remote()).ask(request).await;
+            serde_json::from_slice(&answer.body).unwrap()
+        };
+        let kept = ask(&format!("GET /api/v1/refusals|{}", basic("admin"))).await;
+        let entries = kept["refusals"].as_array().unwrap();
+        assert_eq!(entries.len(), 2, "{kept}");
+        for entry in entries {
+            let action = &entry["action"];
+            assert_eq!(action["identity"], LONG.as_str());
+            let topic = if action["topic_cut"] == true { format!("{filter}x") } else { format!("{topic}x") };
+            let question = serde_json::json!({"identity": *LONG, "action": "read", "topic": topic, "door": "http"});
+            let header = format!("content-type: application/json|{}", basic("admin"));
+            let told = ask(&format!("POST /api/v1/rules/test|{header}||{question}")).await;
+            assert_eq!((&told["text"], &told["identity"]), (&entry["reason"], &action["identity"]));
+        }
+        assert!(entries.iter().any(|entry| entry["reason"].as_str().unwrap().len() > 400), "{kept}");
     });
 }
 
