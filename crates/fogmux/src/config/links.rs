@@ -124,6 +124,12 @@ impl Link {
         if self.user_here.is_empty() { Arc::clone(&Principal::link(name).name) } else { self.user_here.as_str().into() }
     }
 
+    /// The state of a link of this name, which has no connection yet.
+    #[cfg(feature = "mqtt")]
+    pub(crate) fn state(&self, name: &str) -> fogmux_gateway::links::Link {
+        fogmux_gateway::links::Link::new(name, self.url.clone(), self.principal(name))
+    }
+
     const fn files(&self) -> [(&'static str, &Option<PathBuf>); 4] {
         [
             ("password_file", &self.password_file),

@@ -82,7 +82,7 @@ impl Task {
     pub(super) fn new(name: &str, config: &Link, gateway: &RunningGateway, known: Known) -> Option<Self> {
         let broker = config.broker()?;
         let client_id = client_id(name, config, &known)?;
-        let state = Arc::new(links::Link::new(name, config.url.clone(), config.principal(name)));
+        let state = Arc::new(config.state(name));
         gateway.shared.links.add(Arc::clone(&state));
         let session = known.session(name).filter(|session| session.is_of(&config.url, &client_id));
         if session.is_none() {
