@@ -34,6 +34,20 @@ pub enum NoTopic {
     Invalid,
 }
 
+impl NoTopic {
+    /// Checks that an action may be asked about a topic, whoever it is for.
+    ///
+    /// # Errors
+    /// [`NoTopic`] if a filter is to be written, or there is no such topic or filter.
+    pub fn check(action: Action, topic: &str) -> Result<(), Self> {
+        match action {
+            _ if !is_valid(topic) => Err(Self::Invalid),
+            Action::Write if is_filter(topic) => Err(Self::Filter),
+            Action::Read | Action::Write => Ok(()),
+        }
+    }
+}
+
 /// The longest topic, in bytes ([MQTT-4.7.3-3]).
 const TOPIC_BYTES_MAX: usize = 65_535;
 
@@ -50,10 +64,7 @@ impl Authority {
         door: Door,
         topic: &str,
     ) -> Result<Explained, NoTopic> {
-        if !is_valid(topic) {
-            return Err(NoTopic::Invalid);
-        }
-        let is_filter = topic.split('/').any(|level| level == "+" || level == "#");
+        NoTopic::check(action, topic)?;
         // The rules apply to the filter of a shared subscription (MQTT 5.0 §4.8.2).
         let shared = topic.strip_prefix("$share/").and_then(|rest| rest.split_once('/')).map(|(_, filter)| filter);
         if action == Action::Read
@@ -62,8 +73,7 @@ impl Authority {
             return Ok(reach(&self.access(principal, client, door).may_subscribe(filter)));
         }
         match action {
-            Action::Write if is_filter => Err(NoTopic::Filter),
-            Action::Read if is_filter => Ok(reach(&self.access(principal, client, door).may_subscribe(topic))),
+            Action::Read if is_filter(topic) => Ok(reach(&self.access(principal, client, door).may_subscribe(topic))),
             Action::Read | Action::Write => {
                 let decision = self.may(principal, client, action, door, topic);
                 Ok(Explained { allowed: decision.allowed, text: decision.to_string(), rule: decision.rule })
@@ -206,6 +216,10 @@ impl Rules {
 fn listed(sets: &[&[Arc<str>]]) -> String {
     let of = |set: &&[Arc<str>]| if set.is_empty() { "in no group".into() } else { format!("in {}", set.join(", ")) };
     sets.iter().map(of).collect::<Vec<String>>().join(" or ")
+}
+
+fn is_filter(topic: &str) -> bool {
+    topic.split('/').any(|level| level == "+" || level == "#")
 }
 
 fn is_valid(topic: &str) -> bool {

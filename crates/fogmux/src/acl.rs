@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fogmux_auth::{Action, Authority, Door, Explained, Named, NotNamed, Principal, Refused, RuleRef, Verified};
+use fogmux_auth::{
+    Action, Authority, Door, Explained, Named, NoTopic, NotNamed, Principal, Refused, RuleRef, Verified,
+};
 use fogmux_gateway::names_of;
 use fogmux_net::{ClientCertificate, pem};
 
@@ -27,8 +29,13 @@ pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     let rules = fogmux_auth::Rules::load(&sources).map_err(|problems| Failure::new(Status::Config, problems))?;
     let rules = rules.with_callback(callback::configured(&config.auth.callback));
     let authority = Arc::new(Authority::new(rules));
+    let action = match arguments.action {
+        AclAction::Read => Action::Read,
+        AclAction::Write => Action::Write,
+    };
+    NoTopic::check(action, &arguments.topic).map_err(|error| Failure::new(Status::Usage, error))?;
     let answer = match principal(&authority, &config, arguments)? {
-        Ok(named) => decide(&authority, arguments, named)?,
+        Ok(named) => decide(&authority, arguments, action, named)?,
         Err(refused) => Answer::nobody(&refused),
     };
     if arguments.json {
@@ -93,7 +100,7 @@ impl Answer {
     }
 }
 
-fn decide(authority: &Arc<Authority>, arguments: &AclTest, named: Named) -> Result<Answer, Failure> {
+fn decide(authority: &Arc<Authority>, arguments: &AclTest, action: Action, named: Named) -> Result<Answer, Failure> {
     let Named { principal, note } = named;
     let client = arguments.client.as_deref().unwrap_or(&principal.name);
     let door = match arguments.door {
@@ -101,10 +108,6 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest, named: Named) -> Resu
         AclDoor::Coap => Door::Coap,
         AclDoor::Http => Door::Http,
         AclDoor::Xmpp => Door::Xmpp,
-    };
-    let action = match arguments.action {
-        AclAction::Read => Action::Read,
-        AclAction::Write => Action::Write,
     };
     let explained = authority.explain(&principal, client, action, door, &arguments.topic);
     let Explained { allowed, text, rule } = explained.map_err(|error| Failure::new(Status::Usage, error))?;

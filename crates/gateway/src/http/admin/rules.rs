@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use fogmux_auth::{Action, Door, Explained, Named};
+use fogmux_auth::{Action, Door, Explained, Named, NoTopic};
 use fogmux_http::{
     Kind, Problem, accept,
     api::{self, BYTES_MAX, CONTENT_TYPE, RuleAnswer, RuleQuestion},
@@ -35,6 +35,12 @@ where
     let bounds = Bounds::of(&conn.ctx.door.config, BYTES_MAX);
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
     let question = RuleQuestion::parse(collected.bytes())?;
+    let action = match question.action {
+        api::Action::Read => Action::Read,
+        api::Action::Write => Action::Write,
+    };
+    let no_topic = |error: NoTopic| Problem::new(Kind::InvalidTopic).detail(error.to_string());
+    NoTopic::check(action, &question.topic).map_err(no_topic)?;
     let authority = conn.ctx.authority();
     let links = &conn.ctx.shared.links;
     let named = authority.named(&question.identity, &question.groups, |link| links.principal(link));
@@ -43,13 +49,8 @@ where
         Err(refused) => return Ok(refusal(&format!("refused: {refused}"))),
     };
     let client = question.client.as_deref().unwrap_or(&principal.name);
-    let action = match question.action {
-        api::Action::Read => Action::Read,
-        api::Action::Write => Action::Write,
-    };
     let explained = authority.explain(&principal, client, action, door(question.door), &question.topic);
-    let Explained { allowed, text, rule } =
-        explained.map_err(|error| Problem::new(Kind::InvalidTopic).detail(error.to_string()))?;
+    let Explained { allowed, text, rule } = explained.map_err(no_topic)?;
     let in_file = rule.as_ref().filter(|rule| rule.line() > 0);
     Ok(RuleAnswer {
         allowed,

@@ -260,9 +260,12 @@ fn the_rules_are_tested_as_on_the_command_line() {
             ("read", "open/#x"),
             ("read", &long),
         ] {
-            let question = serde_json::json!({"identity": "viewer", "action": action, "topic": topic});
-            let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
-            assert_eq!(house.ask(&request).await.status(), 400, "{action} {}", topic.get(..20).unwrap_or(topic));
+            for identity in ["viewer", "psk:none", "no\u{7}name"] {
+                let question = serde_json::json!({"identity": identity, "action": action, "topic": topic});
+                let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
+                let status = house.ask(&request).await.status();
+                assert_eq!(status, 400, "{identity} {action} {}", topic.get(..20).unwrap_or(topic));
+            }
         }
     });
 }
