@@ -2,20 +2,20 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import paho.mqtt.client as paho
 from aiocoap.numbers import codes
 
-from access import DENIED, MQTT_311, Row, Warden, is_one_of, named, variant
+from access import DENIED, MQTT_311, PAHO_TLS, Row, Warden, is_one_of, named, variant
 from client import PATIENCE, Follower, Getter, Publisher, Refused, run
 from clients_coap import Aiocoap, Libcoap
 from clients_http import REQUESTS, STREAMS
 from clients_mqtt import MOSQUITTO, PAHO, TCP, Connection
-from clients_xmpp import Slixmpp
-from keyring import LockedGateway
+from clients_xmpp import Slixmpp, SlixmppDirect
+from keyring import Authority, LockedGateway
 from requests_http import H1
 from scenarios import expect, require, scenario, until
 
@@ -50,6 +50,8 @@ class Told:
     reason: str
     client: str
     address: str
+    groups: tuple[str, ...] = field(default=(), compare=False)
+    """Those that the credential gave, which the log does not name."""
 
 
 def user(row) -> str:
@@ -68,6 +70,15 @@ ROWS = [
     Row("password", variant(STREAMS[0], "curl h1 sse", version=H1, flags=("--http1.1",))),
     Row("password", STREAMS[0]),
     Row("password", variant(Slixmpp, "slixmpp", mechanism="SCRAM-SHA-256")),
+]
+# None of them is in the users file.
+UNLISTED_ROWS = [
+    *[Row("token", client) for client in named(PAHO_TLS, "paho 5/tls")],
+    *[Row("certificate", client) for client in named(MOSQUITTO, "mosquitto 5/tls")],
+    *[Row("token", client) for client in named(REQUESTS, "httpx h2")],
+    *[Row("certificate", client) for client in named(REQUESTS, "curl h2")],
+    Row("certificate", variant(Libcoap, "libcoap openssl dtls", program="coap-client-openssl", scheme="coaps")),
+    Row("certificate", variant(SlixmppDirect, "slixmpp external", mechanism="EXTERNAL")),
 ]
 OTHER_ROWS = [row for row in ROWS if row.client.name in ("paho 5/tcp", "aiocoap", "httpx h1", "slixmpp")]
 
@@ -120,11 +131,31 @@ class Guarded(LockedGateway):
         """What `fogmux acl test` says of it."""
         refusal = told.refusal
         client = ["--client", told.client] if told.client else []
+        client += [word for group in told.groups for word in ("--group", group)]
         code, out, err = await run(
             self.binary, "acl", "test", who, refusal.action, refusal.topic, "--door", refusal.door, *client, "--json",
             "--data", self.data)
         require("acl test refuses it", code == 77, f"exit code {code}: {(out + err).decode()}")
         return json.loads(out)
+
+
+class Unlisted(Guarded):
+    """Identities that only their tokens and certificates know, with a group."""
+
+    def client(self, row):
+        credential = super().client(row).credential if row.kind != "token" else replace(
+            self.ring.right("token", user(row), row.label), token=self.ring.token(user(row), groups=["field"]))
+        return row.client(self, credential)
+
+    async def furnish(self):
+        await LockedGateway.furnish(self)
+        data = Path(self.data)
+        authority = Authority.load(data / "pki")
+        names = [user(row) for row in self.rows if row.kind == "certificate"]
+        self.ring.certificates |= {name: authority.client(self.ring.place, name, name) for name in names}
+        (data / "certificates.toml").write_text("".join(
+            f'[[certificate]]\ncommon_name = "{name}"\ngroups = ["field"]\n' for name in names))
+        (data / "acl.toml").write_text(self.rules.text)
 
 
 async def follow_many(client, topic_filter):
@@ -283,13 +314,14 @@ def listed(gateway, entries, name) -> list[Told]:
         expect("the file", action.get("file", file), file)
         found.append(Told(
             Refusal(name, entry["door"], action["action"], action["topic"], Path(action.get("file", "")).name,
-                    action.get("line", 0)), entry["reason"], entry.get("client", ""), entry["address"]))
+                    action.get("line", 0)), entry["reason"], entry.get("client", ""), entry["address"],
+            tuple(action.get("groups", ()))))
     return sorted(found, key=by_refusal)
 
 
-async def explained(binary, rows, deeds):
+async def explained(binary, rows, deeds, house=Guarded):
     """Every refusal is the expected one in the log and in the API, and the rules when they are tested say the same."""
-    async with Guarded(binary, rows) as gateway:
+    async with house(binary, rows) as gateway:
         wanted = {user(row): await provoke(gateway, row, deeds) for row in rows}
         warden = Warden(gateway, gateway.ring.right("password", "warden", ""))
         await warden.open()
@@ -323,7 +355,9 @@ async def is_tested(gateway, warden, row, told):
         answer = await gateway.tested(told, who)
         expect(f"acl test {who}", {key: answer[key] for key in (*wanted, "user", "topic")},
                {**wanted, "user": refusal.identity, "topic": refusal.topic})
+        require("a note of an identity in no file", bool(answer["note"]) == isinstance(gateway, Unlisted), answer)
     question = {key: value for key, value in asdict(refusal).items() if key not in ("file", "line")}
+    question |= {"groups": told.groups} if told.groups else {}
     status, _, body = await warden.request(
         "POST", "/api/v1/rules/test", [("content-type", "application/json")],
         json.dumps({**question, **({"client": told.client} if told.client else {})}).encode())
@@ -340,3 +374,8 @@ async def refusals_are_the_same_in_log_and_api_and_acl_test(binary):
 @scenario
 async def refusals_of_other_requests_are_the_same_in_log_and_api_and_acl_test(binary):
     await explained(binary, OTHER_ROWS, other_deeds)
+
+
+@scenario
+async def refusals_of_identities_that_are_in_no_file_are_the_same_in_log_and_api_and_acl_test(binary):
+    await explained(binary, UNLISTED_ROWS, deeds, Unlisted)

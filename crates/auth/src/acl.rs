@@ -78,8 +78,15 @@ struct RuleText {
     text: String,
 }
 
+/// Characters of a rule that are shown: wherever it is named, it is so in the same words. Its line has the rest.
+const SHOWN_MAX: usize = 512;
+
 impl RuleRef {
-    fn new(file: &Arc<Path>, line: usize, text: String) -> Self {
+    fn new(file: &Arc<Path>, line: usize, mut text: String) -> Self {
+        if let Some((end, _)) = text.char_indices().nth(SHOWN_MAX) {
+            text.truncate(end);
+            text.push('…');
+        }
         Self(Arc::new(RuleText { file: Arc::clone(file), line, text }))
     }
 

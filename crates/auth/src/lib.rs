@@ -34,7 +34,7 @@ pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef, filter_covers, filter
 pub use authority::Authority;
 pub use backoff::{Backoff, BackoffConfig, Wait, WaitCause};
 pub use edit::{EditError, Original};
-pub use explain::{Explained, NoTopic};
+pub use explain::{Explained, Named, NoTopic, NotNamed};
 pub use guard::{Attempt, LoginGuard};
 pub use login::{CallbackCheck, LogIn, PasswordCheck};
 pub use password::{HashedPassword, PasswordError, Scratch};

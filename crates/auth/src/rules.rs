@@ -93,7 +93,7 @@ pub struct Rules {
     acl: Option<Acl>,
     pub(crate) anonymous: AnonymousPolicy,
     passwords: PasswordSource,
-    certificates: CertificateRules,
+    pub(crate) certificates: CertificateRules,
     pub(crate) psks: Psks,
     tokens: Tokens,
     pub(crate) callback: Option<Callback>,

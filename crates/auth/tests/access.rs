@@ -4,7 +4,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use fogmux_auth::{Access, Acl, Action, AnonymousPolicy, Authority, Door, Principal, Reach, Rules, Sources, Users};
+use fogmux_auth::{
+    Access, Acl, Action, AnonymousPolicy, Authority, CertificateRules, Door, Named, NotNamed, Principal, Reach, Rules,
+    Sources, Users,
+};
 use proptest::prelude::*;
 
 fn acl(text: &str) -> Acl {
@@ -45,6 +48,89 @@ anonymous = true
 door = "http"
 read = "public/+"
 "#;
+
+/// The names of a principal's groups.
+fn groups(named: &Named) -> Vec<&str> {
+    named.principal.groups.iter().map(|group| &**group).collect()
+}
+
+/// Nobody's link.
+fn no_link(_: &str) -> Option<Arc<str>> {
+    None
+}
+
+#[test]
+fn rules_are_tested_for_identities_that_are_in_no_file() {
+    let acl = "[[allow]]\nuser = \"pump\"\nread = \"a\"\n[[allow]]\ngroup = \"plant\"\nread = \"b\"\n\
+               [[allow]]\nuser = \"link:north\"\nread = \"c\"\n[[deny]]\ngroup = \"guests\"\nread = \"#\"\n";
+    let authority = authority(Some(acl));
+    let line = |named: &Named, topic: &str| {
+        let told = authority.explain(&named.principal, "", Action::Read, Door::Mqtt, topic).unwrap();
+        (told.allowed, told.rule.map(|rule| rule.line()))
+    };
+    let pump = authority.named("pump", &[], no_link).unwrap();
+    assert_eq!((line(&pump, "a"), line(&pump, "b")), ((true, Some(3)), (false, None)));
+    let note = pump.note.as_deref().unwrap();
+    assert_eq!(note, "\"pump\" is not a user of the file; asked as an identity of a certificate or an OSCORE context");
+    let plant = authority.named("user:pump", &["plant".to_owned()], no_link).unwrap();
+    assert_eq!(line(&plant, "b"), (true, Some(6)));
+    // The groups of a credential are added to those of the file.
+    let alice = authority.named("alice", &["guests".to_owned()], no_link).unwrap();
+    assert_eq!(
+        (groups(&alice), line(&alice, "a"), &alice.note),
+        (vec!["guests", "operators"], (false, Some(12)), &None)
+    );
+    let alice = authority.named("alice", &[], no_link).unwrap();
+    assert_eq!((groups(&alice), &alice.note), (vec!["operators"], &None));
+    for (who, reason) in [
+        ("eve", NotNamed::Disabled),
+        ("user:eve", NotNamed::Disabled),
+        ("user:link:north", NotNamed::Name),
+        ("user:anonymous", NotNamed::Name),
+        ("a\nb", NotNamed::Name),
+    ] {
+        assert_eq!(authority.named(who, &[], no_link), Err(reason), "{who:?}");
+    }
+    let mine = |who: &str| authority.named(who, &["plant".to_owned()], no_link);
+    assert_eq!((mine("anonymous"), mine("link:north")), (Err(NotNamed::Groups), Err(NotNamed::Groups)));
+    // A link has its own rights, or those of a user.
+    for (configured, name, noted) in [
+        (Some("link:north"), Some("link:north"), false),
+        (None, Some("link:north"), true),
+        (Some("bob"), Some("bob"), true),
+        (Some("eve"), None, false),
+    ] {
+        let named = authority.named("link:north", &[], |_| configured.map(Arc::from));
+        assert_eq!(named.as_ref().ok().map(|named| &*named.principal.name), name, "{configured:?}");
+        assert_eq!(named.is_ok_and(|named| named.note.is_some()), noted, "{configured:?}");
+    }
+    assert_eq!(line(&authority.named("link:north", &[], no_link).unwrap(), "c"), (true, Some(9)));
+}
+
+#[test]
+fn the_groups_of_certificates_are_those_of_their_file() {
+    let text = "[[certificate]]\ncommon_name = \"old-*\"\nrefuse = true\n\
+                [[certificate]]\ncommon_name = \"*-pump\"\ngroups = [\"pumps\"]\n\
+                [[certificate]]\ncommon_name = \"*\"\ngroups = [\"devices\"]\n\
+                [[certificate]]\ndns = \"*.plant\"\ngroups = [\"plant\"]\n\
+                [[certificate]]\nemail = \"x@*\"\nuser = \"alice\"\ngroups = [\"mail\"]\n";
+    let certificates = CertificateRules::parse(Path::new("certificates.toml"), text).unwrap();
+    let authority = Authority::new(rules(None).with_certificates(certificates));
+    let named = |who: &str| authority.named(who, &[], no_link).unwrap();
+    for (who, wanted) in [
+        ("a-pump", vec!["pumps"]),
+        ("lamp", vec!["devices"]),
+        ("old-pump", vec![]),
+        ("x.plant", vec!["devices"]),
+        // The file says what a user is in; a certificate may add to it.
+        ("alice", vec!["operators"]),
+    ] {
+        assert_eq!(groups(&named(who)), wanted, "{who}");
+    }
+    assert!(named("a-pump").note.unwrap().ends_with(", in pumps as certificates.toml has it"));
+    assert!(named("x.plant").note.unwrap().ends_with(", in devices as certificates.toml has it; others are in plant"));
+    assert_eq!(named("alice").note.unwrap(), "with a certificate the user is also in devices or in mail");
+}
 
 mod parsers {
     use fogmux_auth::{CertificateRules, Psks, TokenSettings, Tokens};

@@ -1,12 +1,15 @@
 //! `fogmux acl test`: the principal of a credential, and the rule that allows or refuses an action.
 //!
-//! WHO is a user's name or `anonymous`, or another credential: `cert:FILE`, `psk:IDENTITY`, `oscore:USER`, `token:FILE`
-//! (`-` for standard input), `callback:USER`. `user:NAME` is a user of any name.
+//! WHO is the name of a principal, which need be in no file: a user, `link:NAME`, or an identity of a certificate, a
+//! token or the callback; or `anonymous`; or a credential: `cert:FILE`, `psk:IDENTITY`, `oscore:USER`, `token:FILE` (`-`
+//! for standard input), `callback:USER`. `user:NAME` is a principal of any name.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fogmux_auth::{Action, Authority, Door, Explained, Principal, Refused, RuleRef, Verified};
+use fogmux_auth::{
+    Action, Authority, Door, Explained, Named, NoTopic, NotNamed, Principal, Refused, RuleRef, Verified,
+};
 use fogmux_gateway::names_of;
 use fogmux_net::{ClientCertificate, pem};
 
@@ -26,15 +29,22 @@ pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     let rules = fogmux_auth::Rules::load(&sources).map_err(|problems| Failure::new(Status::Config, problems))?;
     let rules = rules.with_callback(callback::configured(&config.auth.callback));
     let authority = Arc::new(Authority::new(rules));
+    let action = match arguments.action {
+        AclAction::Read => Action::Read,
+        AclAction::Write => Action::Write,
+    };
+    NoTopic::check(action, &arguments.topic).map_err(|error| Failure::new(Status::Usage, error))?;
     let answer = match principal(&authority, &config, arguments)? {
-        Ok(principal) => decide(&authority, arguments, principal)?,
+        Ok(named) => decide(&authority, arguments, action, named)?,
         Err(refused) => Answer::nobody(&refused),
     };
     if arguments.json {
         say!("{}\n", answer.to_json(arguments))?;
     } else {
         say!("{}\n", answer.text)?;
-        if let Some(principal) = answer.principal.as_ref().filter(|principal| is_shown(arguments, principal)) {
+        if let Some(note) = &answer.note {
+            say!("{note}\n")?;
+        } else if let Some(principal) = answer.principal.as_ref().filter(|principal| is_shown(arguments, principal)) {
             say!("{}\n", introduction(principal))?;
         }
     }
@@ -64,13 +74,13 @@ struct Answer {
     text: String,
     rule: Option<RuleRef>,
     principal: Option<Principal>,
+    note: Option<String>,
 }
 
 impl Answer {
-    /// Returns the answer for a credential that is not accepted.
-    fn nobody(refused: &Refused) -> Self {
-        let text = format!("refused: the credential is not accepted: {refused}");
-        Self { allowed: false, text, rule: None, principal: None }
+    /// Returns the answer for a principal that is not let in.
+    fn nobody(refused: &NotNamed) -> Self {
+        Self { allowed: false, text: format!("refused: {refused}"), rule: None, principal: None, note: None }
     }
 
     fn to_json(&self, arguments: &AclTest) -> serde_json::Value {
@@ -82,6 +92,7 @@ impl Answer {
             "groups": principal.map(|principal| principal.groups.iter().map(|group| &**group).collect::<Vec<_>>()),
             "topic": arguments.topic,
             "text": self.text,
+            "note": self.note,
             "rule": self.rule.as_ref().map(ToString::to_string),
             "file": self.rule.as_ref().filter(|rule| rule.line() > 0).map(|rule| rule.file().display().to_string()),
             "line": self.rule.as_ref().map(RuleRef::line).filter(|line| *line > 0),
@@ -89,7 +100,8 @@ impl Answer {
     }
 }
 
-fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal) -> Result<Answer, Failure> {
+fn decide(authority: &Arc<Authority>, arguments: &AclTest, action: Action, named: Named) -> Result<Answer, Failure> {
+    let Named { principal, note } = named;
     let client = arguments.client.as_deref().unwrap_or(&principal.name);
     let door = match arguments.door {
         AclDoor::Mqtt => Door::Mqtt,
@@ -97,45 +109,35 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal)
         AclDoor::Http => Door::Http,
         AclDoor::Xmpp => Door::Xmpp,
     };
-    let action = match arguments.action {
-        AclAction::Read => Action::Read,
-        AclAction::Write => Action::Write,
-    };
     let explained = authority.explain(&principal, client, action, door, &arguments.topic);
     let Explained { allowed, text, rule } = explained.map_err(|error| Failure::new(Status::Usage, error))?;
-    Ok(Answer { allowed, text, rule, principal: Some(principal) })
+    Ok(Answer { allowed, text, rule, principal: Some(principal), note })
 }
 
 /// Returns the principal, or the reason of the refusal.
-fn principal(
-    authority: &Authority,
-    config: &Config,
-    arguments: &AclTest,
-) -> Result<Result<Principal, Refused>, Failure> {
+fn principal(authority: &Authority, config: &Config, arguments: &AclTest) -> Result<Result<Named, NotNamed>, Failure> {
     let who = arguments.user.as_str();
     let (kind, named) = who.split_once(':').unwrap_or(("", who));
-    match kind {
-        "cert" => {
-            certificate(named).map(|certificate| authority.certificate(&names_of(&certificate, config.xmpp_domain())))
-        }
+    let judged = match kind {
+        "cert" => authority.certificate(&names_of(&certificate(named)?, config.xmpp_domain())),
         "callback" if config.auth.callback.url.is_empty() => {
-            Err(Failure::new(Status::Config, "auth.callback.url is not set"))
+            return Err(Failure::new(Status::Config, "auth.callback.url is not set"));
         }
-        "callback" => Ok(authority.vouched_elsewhere(named, &arguments.groups)),
-        "token" => token(authority, named).map(|verified| verified.map(|verified| verified.principal)),
-        _ => named_here(authority, who),
-    }
+        "callback" => authority.vouched_elsewhere(named, &arguments.groups),
+        "token" => token(authority, named)?.map(|verified| verified.principal),
+        _ => return named_here(authority, config, arguments),
+    };
+    Ok(judged.map(Named::from).map_err(NotNamed::from))
 }
 
-fn named_here(authority: &Authority, who: &str) -> Result<Result<Principal, Refused>, Failure> {
-    authority.named(who).ok_or_else(|| {
-        let name = who.strip_prefix("user:").unwrap_or(who);
-        let message = format!(
-            "there is no user {name:?}; `fogmux passwd {name}` makes one, and cert:FILE, psk:IDENTITY, oscore:USER, \
-             token:FILE or callback:USER name others"
-        );
-        Failure::new(Status::DataErr, message)
-    })
+fn named_here(authority: &Authority, config: &Config, arguments: &AclTest) -> Result<Result<Named, NotNamed>, Failure> {
+    let link = |name: &str| config.links.0.get(name).map(|link| link.principal(name));
+    match authority.named(&arguments.user, &arguments.groups, link) {
+        Err(error @ (NotNamed::Name | NotNamed::Groups)) => {
+            Err(Failure::new(Status::DataErr, format!("{:?}: {error}", arguments.user)))
+        }
+        named => Ok(named),
+    }
 }
 
 fn certificate(file: &str) -> Result<ClientCertificate, Failure> {

@@ -82,6 +82,8 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         quic: config.http.quic,
         #[cfg(feature = "mqtt")]
         mqtt: fogmux_gateway::mqtt::MqttConfig { store: sessions(config, &store), ..config.mqtt.door.clone() },
+        #[cfg(feature = "mqtt")]
+        links: config.links.0.iter().map(|(name, link)| link.state(name)).collect(),
         #[cfg(feature = "coap")]
         coap: config.coap.door.clone(),
         #[cfg(feature = "coap")]
@@ -228,4 +230,25 @@ fn not_started(error: &StartError) -> Failure {
         StartError::Worker(_) => Status::IoErr,
     };
     Failure::new(status, error.to_string())
+}
+
+#[cfg(all(test, feature = "mqtt"))]
+mod tests {
+    use super::*;
+    use crate::config::links::Link;
+
+    #[test]
+    fn links_are_listed_before_they_are_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.listeners.free_ports();
+        let link = Link { url: "mqtts://broker.example".to_owned(), ..Link::default() };
+        config.links.0.insert("north".to_owned(), link);
+        let home = home::prepare(&config, directory.path()).unwrap();
+        let running = start(&config, &home).unwrap();
+        let names: Vec<_> = running.gateway.shared.links.each().iter().map(|link| link.name.clone()).collect();
+        assert_eq!(names, ["north"]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(running.stop(Duration::from_secs(5))).unwrap();
+    }
 }

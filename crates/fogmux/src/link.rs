@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use self::known::Known;
 use self::local::Local;
-use self::task::{Task, client_id, principal_name};
+use self::task::{Task, client_id};
 use crate::config::links::{Link, Links as Configured};
 
 /// The longest that links may take to end.
@@ -57,7 +57,7 @@ impl Links {
             if link.is_none() {
                 this.known.say_what_stays(&name);
             }
-            if link.is_none_or(|link| *principal_name(&name, link) != *principal) {
+            if link.is_none_or(|link| *link.principal(&name) != *principal) {
                 this.forget(name, Principal::user(&principal, []), gateway);
             }
         }
@@ -74,7 +74,7 @@ impl Links {
             self.running.iter().filter(|(name, running)| gone(name, running)).map(|(name, _)| name.clone()).collect();
         for name in changed {
             let Some(running) = self.running.remove(&name) else { continue };
-            let (config, before) = (running.config.clone(), principal_name(&name, &running.config));
+            let (config, before) = (running.config.clone(), running.config.principal(&name));
             running.end().await;
             let link = configured.0.get(&name);
             let is_at_broker = |link: &Link| link.url == config.url && link.client_id == config.client_id;
@@ -83,7 +83,7 @@ impl Links {
                 let _ = self.known.forget_session(&name);
                 self.end_there(&name, config);
             }
-            if link.is_none_or(|link| principal_name(&name, link) != before) {
+            if link.is_none_or(|link| link.principal(&name) != before) {
                 gateway.shared.links.remove(&name);
                 tracing::info!(link = name, "this link has ended");
                 self.forget(name, Principal::user(&before, []), gateway);

@@ -225,7 +225,8 @@ fn keep_action(
         from,
         client: shown_client(client).into(),
         what: What::Action {
-            principal: cut(&principal.name).into(),
+            principal: (*principal.name).into(),
+            granted: Arc::clone(principal.granted()),
             action,
             topic: cut(topic).into(),
             is_cut: cut(topic).len() < topic.len(),
@@ -245,7 +246,7 @@ pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     let (peer, port) = (by.address.ip().to_canonical(), by.address.port());
     let (by, door) = (&*principal.name, client.door.name());
     let (address, principal, client) =
-        (client.address, cut(&client.publisher.principal), shown_client(&client.publisher.client));
+        (client.address, &*client.publisher.principal, shown_client(&client.publisher.client));
     tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
 }
 
@@ -297,7 +298,7 @@ pub(crate) fn log_changed(by: &Peer, principal: &Principal, filter: &str) {
 #[cfg(feature = "http")]
 pub(crate) fn session_ended(by: &Peer, principal: &Principal, ended: &crate::held::Ended) {
     let (peer, port, by) = (by.address.ip().to_canonical(), by.address.port(), &*principal.name);
-    let (principal, client) = (cut(&ended.principal), shown_client(&ended.client));
+    let (principal, client) = (&*ended.principal, shown_client(&ended.client));
     tracing::info!(target: TARGET, %peer, port, ?by, ?principal, ?client, "session ended");
 }
 

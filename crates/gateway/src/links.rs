@@ -176,6 +176,12 @@ impl Links {
         self.sessions.get().map(|sessions| &**sessions)
     }
 
+    /// The name of the principal that a link has at the MQTT door.
+    #[must_use]
+    pub fn principal(&self, name: &str) -> Option<Arc<str>> {
+        self.lock().get(name).map(|link| Arc::clone(&link.principal))
+    }
+
     /// Adds a link, in place of one of the same name.
     pub fn add(&self, link: Arc<Link>) {
         self.lock().insert(link.name.clone(), link);

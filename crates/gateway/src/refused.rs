@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher as _, Hash, RandomState},
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use fogmux_auth::{Action, Door, RuleRef};
@@ -49,6 +49,8 @@ pub(crate) enum What {
     /// An action.
     Action {
         principal: Box<str>,
+        /// The groups that the credential gave.
+        granted: Arc<[Arc<str>]>,
         action: Action,
         topic: Box<str>,
         /// Whether the topic is longer than what is kept of it.
@@ -62,7 +64,9 @@ impl Refusal {
     fn bytes(&self) -> usize {
         let texts = match &self.what {
             What::Login { by, claimed, reason } => by.len() + claimed.len() + reason.len(),
-            What::Action { principal, topic, .. } => principal.len() + topic.len(),
+            What::Action { principal, granted, topic, .. } => {
+                principal.len() + granted.iter().map(|group| group.len()).sum::<usize>() + topic.len()
+            }
         };
         size_of::<Line>() + self.client.len() + texts
     }

@@ -37,8 +37,6 @@ use self::{doors::Doors, open::Plan};
 use crate::coap::{CoapConfig, CoapDoor, oscore::Keyring};
 #[cfg(feature = "http")]
 use crate::http::{HttpConfig, HttpDoor};
-#[cfg(feature = "mqtt")]
-use crate::mqtt::{MqttConfig, MqttDoor};
 #[cfg(feature = "traces")]
 use crate::traces::{Traces, TracesConfig};
 #[cfg(feature = "xmpp")]
@@ -54,6 +52,11 @@ use crate::{
     shutdown::Shutdown,
     sys::Unstored,
     worker::Shared,
+};
+#[cfg(feature = "mqtt")]
+use crate::{
+    links::Link,
+    mqtt::{MqttConfig, MqttDoor},
 };
 
 /// Connections that share a worker before another is used: waking a second core costs more than the work of a few
@@ -101,6 +104,9 @@ pub struct GatewayConfig {
     /// The MQTT door.
     #[cfg(feature = "mqtt")]
     pub mqtt: MqttConfig,
+    /// The links that will run beside the gateway: they are listed before a listener is open.
+    #[cfg(feature = "mqtt")]
+    pub links: Vec<Link>,
     /// The CoAP door.
     #[cfg(feature = "coap")]
     pub coap: CoapConfig,
@@ -211,6 +217,8 @@ impl Gateway {
         doors.mqtt.restore(&shared);
         #[cfg(feature = "mqtt")]
         shared.links.set_sessions(Arc::<MqttDoor>::clone(&doors.mqtt));
+        #[cfg(feature = "mqtt")]
+        config.links.into_iter().map(Arc::new).for_each(|link| shared.links.add(link));
         let (done, finished) = mpsc::unbounded_channel();
         let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let worker::Workers { threads, arrivals } =

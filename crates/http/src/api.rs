@@ -36,6 +36,7 @@ pub use resource::Resource;
 pub use sessions::{SessionEntry, SessionPlace, Sessions, Subscriptions};
 pub use system::{System, SystemDisk, SystemMemory, SystemProcessor, Throttling};
 
+use self::access::{GROUPS_MAX, given};
 use crate::percent;
 use crate::problem::{Kind, Problem};
 
@@ -150,15 +151,20 @@ fn json_bytes(text: &str) -> usize {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleQuestion {
-    /// A user, `anonymous`, `user:NAME`, `psk:IDENTITY` or `oscore:USER`.
+    /// The name of a principal, `anonymous`, `user:NAME`, `link:NAME`, `psk:IDENTITY` or `oscore:USER`.
     pub identity: String,
+    /// The groups that its credential gives.
+    #[serde(default)]
+    pub groups: Vec<String>,
     /// The action.
     pub action: Action,
     /// A topic, or a filter to read.
     pub topic: String,
     /// The door: MQTT if it is not said.
+    #[serde(default, deserialize_with = "given")]
     pub door: Option<Door>,
     /// The client identifier: the user's name if it is not said.
+    #[serde(default, deserialize_with = "given")]
     pub client: Option<String>,
 }
 
@@ -190,10 +196,15 @@ impl RuleQuestion {
     /// Reads it.
     ///
     /// # Errors
-    /// It is no JSON, or has other members.
+    /// It is no JSON, has other members, or too many groups.
     pub fn parse(body: &[u8]) -> Result<Self, Problem<'static>> {
+        let invalid = |detail: String| Problem::new(Kind::InvalidBody).detail(detail);
         // The message of the parser names members, never values of ours.
-        serde_json::from_slice(body).map_err(|error| Problem::new(Kind::InvalidBody).detail(error.to_string()))
+        let question: Self = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
+        if question.groups.len() > GROUPS_MAX {
+            return Err(invalid(format!("at most {GROUPS_MAX} groups")));
+        }
+        Ok(question)
     }
 }
 
@@ -216,6 +227,19 @@ mod tests {
         assert_eq!((page.limit, &*page.prefix, page.after.as_deref()), (7, "a/b", Some("a/b&c")));
         for wrong in ["limit=0", "limit=1001", "limit=-1", "limit=07", "limit=a", "limit=1&limit=2", "after=%ff"] {
             assert_eq!(Page::parse(Some(wrong)).unwrap_err().kind, Kind::InvalidParameter, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_member_of_a_question_that_is_there_has_a_value() {
+        let parse = |more: &str| {
+            let body = format!("{{\"identity\":\"a\",\"action\":\"read\",\"topic\":\"t\"{more}}}");
+            RuleQuestion::parse(body.as_bytes())
+        };
+        assert!(parse("").is_ok() && parse(",\"client\":\"c\",\"door\":\"coap\",\"groups\":[\"g\"]").is_ok());
+        let many = format!(",\"groups\":[{}]", vec!["\"g\""; GROUPS_MAX + 1].join(","));
+        for more in [",\"client\":null", ",\"door\":null", ",\"groups\":null", ",\"x\":1", &many] {
+            assert_eq!(parse(more).unwrap_err().kind, Kind::InvalidBody, "{more}");
         }
     }
 

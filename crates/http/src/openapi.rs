@@ -53,6 +53,20 @@ mod tests {
         }
     }
 
+    /// A message may be empty, and a batch have no lines.
+    #[test]
+    fn only_what_is_published_needs_no_body() {
+        let value: serde_json::Value = serde_json::from_str(TEMPLATE).unwrap();
+        let items = value["paths"].as_object().unwrap().iter();
+        let of = |(path, item): (&String, &serde_json::Value)| {
+            let operations = item.as_object().unwrap().values().filter(|one| one.is_object());
+            let bodies: Vec<_> = operations.filter_map(|one| one.get("requestBody").cloned()).collect();
+            bodies.into_iter().map(|body| (path.clone(), body["required"] == true)).collect::<Vec<_>>()
+        };
+        let without: Vec<_> = items.flat_map(of).filter(|(_, required)| !required).map(|(path, _)| path).collect();
+        assert_eq!(without, ["/publish", "/topics/{topic}", "/topics/{topic}"]);
+    }
+
     #[test]
     fn every_reference_leads_somewhere() {
         fn walk(value: &serde_json::Value, root: &serde_json::Value) {

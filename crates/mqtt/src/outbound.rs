@@ -125,10 +125,19 @@ impl<M> Outbound<M> {
         self.quota > 0 && !self.is_resending() && self.may_grow(1)
     }
 
-    /// Exchanges that are not over, finished ones between them included.
+    /// Exchanges that are not over, finished ones between them and reserved identifiers included: in constant time, and
+    /// 0 only if nothing is unfinished.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.entries.len() + self.overtaken_count()
+    }
+
+    /// Messages whose exchange is not over, those of QoS 2 up to PUBCOMP. Looks at each identifier of
+    /// [`in_flight`](Self::in_flight).
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        let overtaken = self.overtaken.iter().flat_map(|overtaken| overtaken.states());
+        overtaken.chain(&self.entries).filter(|state| state.is_of_message()).count()
     }
 
     /// The messages of unfinished exchanges, oldest first.
@@ -283,6 +292,13 @@ impl<M> Outbound<M> {
 }
 
 impl<M> State<M> {
+    const fn is_of_message(&self) -> bool {
+        match self {
+            Self::AwaitingPuback(_) | Self::AwaitingPubrec(_) | Self::AwaitingPubcomp => true,
+            Self::Reserved | Self::Finished => false,
+        }
+    }
+
     const fn message(&self) -> Option<&M> {
         match self {
             Self::AwaitingPuback(message) | Self::AwaitingPubrec(message) => Some(message),

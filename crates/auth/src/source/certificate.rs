@@ -121,6 +121,22 @@ impl Glob {
     }
 }
 
+impl Fits {
+    /// The kind of name that it looks at, if it fits a certificate that has `name` as its own.
+    fn own_name(&self, name: &str) -> Option<&'static str> {
+        let (kind, fits) = match self {
+            Self::Sha256(_) => return None,
+            Self::CommonName(glob) => ("common_name", glob.fits(name)),
+            Self::Dns(glob) => ("dns", glob.fits_host(name)),
+            Self::Email(glob) => ("email", glob.fits(name)),
+            Self::Uri(glob) => ("uri", glob.fits(name)),
+            // Only addresses of our domain are names, without it.
+            Self::XmppAddress(_) => return None,
+        };
+        fits.then_some(kind)
+    }
+}
+
 impl Entry {
     fn fits(&self, certificate: &CertificateIdentity<'_>) -> bool {
         let any = |glob: &Glob, names: &[Box<str>]| names.iter().any(|name| glob.fits(name));
@@ -166,6 +182,22 @@ impl CertificateRules {
             }
         }
         review.problems.unless_any(Self { entries, users_only: false })
+    }
+
+    /// The sets of groups that entries give to certificates of a user: those that name the user, and those that name
+    /// none and fit a certificate by the user's name. Each set once, in the order of the entries.
+    pub(crate) fn groups_of(&self, user: &str) -> Vec<&[Arc<str>]> {
+        let (mut kinds, mut found): (Vec<&str>, Vec<&[Arc<str>]>) = (Vec::new(), Vec::new());
+        for entry in &self.entries {
+            // Of the entries that look at names of one kind, the first that fits counts.
+            let kind = entry.fits.own_name(user).filter(|kind| !kinds.contains(kind));
+            kinds.extend(kind);
+            let is_of_user = entry.user.as_deref().map_or(kind.is_some(), |mapped| mapped == user);
+            if is_of_user && !entry.refuse && !found.contains(&&*entry.groups) {
+                found.push(&entry.groups);
+            }
+        }
+        if found.iter().all(|groups| groups.is_empty()) { Vec::new() } else { found }
     }
 
     fn judge(&self, certificate: &CertificateIdentity<'_>, users: &Users) -> Result<Principal, Refused> {

@@ -14,7 +14,8 @@ pub(crate) enum Acl {
 /// Tests one action against the rules.
 #[derive(Debug, Args)]
 pub(crate) struct AclTest {
-    /// A user, "anonymous", cert:FILE, psk:IDENTITY, oscore:USER, token:FILE or callback:USER
+    /// A user or another identity, "anonymous", link:NAME, cert:FILE, psk:IDENTITY, oscore:USER, token:FILE or
+    /// callback:USER
     #[arg(value_name = "WHO")]
     pub(crate) user: String,
     /// The action to test
@@ -27,7 +28,7 @@ pub(crate) struct AclTest {
     /// Client identifier, for %c [default: the user]
     #[arg(long)]
     pub(crate) client: Option<String>,
-    /// Groups that the callback would return
+    /// Groups that the identity's certificate, its token or the callback gives
     #[arg(long = "group", value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
     #[command(flatten)]

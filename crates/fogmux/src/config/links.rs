@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fogmux_auth::filters_overlap;
+use fogmux_auth::{Principal, filters_overlap};
 use fogmux_bus::Filter;
 use fogmux_client::{Scheme, Url};
 
@@ -118,6 +119,17 @@ impl Links {
 }
 
 impl Link {
+    /// The name of the principal that a link of this name has at the gateway.
+    pub(crate) fn principal(&self, name: &str) -> Arc<str> {
+        if self.user_here.is_empty() { Arc::clone(&Principal::link(name).name) } else { self.user_here.as_str().into() }
+    }
+
+    /// The state of a link of this name, which has no connection yet.
+    #[cfg(feature = "mqtt")]
+    pub(crate) fn state(&self, name: &str) -> fogmux_gateway::links::Link {
+        fogmux_gateway::links::Link::new(name, self.url.clone(), self.principal(name))
+    }
+
     const fn files(&self) -> [(&'static str, &Option<PathBuf>); 4] {
         [
             ("password_file", &self.password_file),

@@ -63,11 +63,6 @@ pub(super) struct Task {
     was_up: bool,
 }
 
-/// The name of the principal that a link has at the gateway.
-pub(super) fn principal_name(name: &str, config: &Link) -> Arc<str> {
-    if config.user_here.is_empty() { Arc::clone(&Principal::link(name).name) } else { config.user_here.as_str().into() }
-}
-
 /// The client identifier of a link at its broker.
 pub(super) fn client_id(name: &str, config: &Link, known: &Known) -> Option<String> {
     if !config.client_id.is_empty() {
@@ -87,7 +82,7 @@ impl Task {
     pub(super) fn new(name: &str, config: &Link, gateway: &RunningGateway, known: Known) -> Option<Self> {
         let broker = config.broker()?;
         let client_id = client_id(name, config, &known)?;
-        let state = Arc::new(links::Link::new(name, config.url.clone(), principal_name(name, config)));
+        let state = Arc::new(config.state(name));
         gateway.shared.links.add(Arc::clone(&state));
         let session = known.session(name).filter(|session| session.is_of(&config.url, &client_id));
         if session.is_none() {
@@ -199,7 +194,7 @@ impl Task {
         if !self.was_up || self.session.as_ref().is_none_or(|session| session.announced == keys) {
             return;
         }
-        let (principal, client) = (principal_name(&self.state.name, &self.config), self.state.client());
+        let (principal, client) = (self.config.principal(&self.state.name), self.state.client());
         let sessions = self.shared.links.sessions();
         if sessions.is_none_or(|sessions| sessions.is_announcing(&principal, &client)) {
             return;

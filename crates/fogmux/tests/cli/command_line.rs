@@ -86,7 +86,13 @@ fn passwd_takes_the_password_from_standard_input_and_acl_test_knows_the_user_the
         "[[allow]]\nuser = \"alice\"\nread = [\"sensors/#\"]\nwrite = [\"commands/%u\"]\n",
     )
     .unwrap();
-    assert_eq!(run(&["acl", "test", "--data", data, "alice", "read", "sensors/a"]).code, 65, "nobody of that name yet");
+    let nobody = run(&["acl", "test", "--data", data, "alice", "write", "sensors/a"]);
+    assert_eq!(nobody.code, 77);
+    assert_eq!(
+        nobody.stdout,
+        "refused: no rule allows it\n\"alice\" is not a user of the file; asked as an identity of a certificate or an \
+         OSCORE context\n"
+    );
     assert_eq!(run_with(&["passwd", "--data", data, "alice"], "correct horse\n").code, 0);
     let users = std::fs::read_to_string(directory.path().join("users.toml")).unwrap();
     assert!(users.contains("alice") && !users.contains("correct horse"));
@@ -98,6 +104,14 @@ fn passwd_takes_the_password_from_standard_input_and_acl_test_knows_the_user_the
     assert_eq!(run(&["acl", "test", "--data", data, "alice", "write", "commands/bob"]).code, 77);
     assert_eq!(run(&["acl", "test", "--data", data, "alice", "read", "#"]).code, 0, "in part");
     assert_eq!(run(&["acl", "test", "--data", data, "alice", "read", "commands/#"]).code, 77);
+
+    let known = run(&["acl", "test", "--data", data, "alice", "write", "sensors/a"]);
+    assert_eq!((known.code, &*known.stdout), (77, "refused: no rule allows it\n"));
+    assert_eq!(run(&["passwd", "--data", data, "alice", "--disable"]).code, 0);
+    let disabled = run(&["acl", "test", "--data", data, "alice", "read", "sensors/a"]);
+    assert_eq!((disabled.code, &*disabled.stdout), (77, "refused: the user is disabled\n"));
+    assert_eq!(run(&["acl", "test", "--data", data, "a\u{7}", "read", "sensors/a"]).code, 65, "no name");
+    assert_eq!(run(&["acl", "test", "--data", data, "anonymous", "--group", "g", "read", "sensors/a"]).code, 65);
 
     assert_eq!(run(&["passwd", "--data", data, "--delete", "alice"]).code, 0);
     assert_eq!(run(&["passwd", "--data", data, "--delete", "alice"]).code, 65);

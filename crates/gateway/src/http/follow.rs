@@ -195,10 +195,19 @@ impl Follow {
         if self.names_origin && state::check_admin(&self.conn, &self.identity, Action::Read).is_err() {
             return false;
         }
-        let access = self.identity.gate.access();
-        let nothing =
-            |subscription: &Subscription| matches!(access.may_subscribe(&subscription.filter), Reach::Nothing(_));
-        !self.stream.subscriptions.iter().all(nothing)
+        let gate = &self.identity.gate;
+        let refused = |subscription: &Subscription| match gate.access().may_subscribe(&subscription.filter) {
+            Reach::Nothing(decision) => Some(decision),
+            Reach::Some | Reach::Everything => None,
+        };
+        let subscriptions = &self.stream.subscriptions;
+        // Some, if each is refused.
+        let refused: Option<Vec<_>> = subscriptions.iter().map(refused).collect();
+        for (subscription, decision) in subscriptions.iter().zip(refused.iter().flatten()) {
+            // The stream ends; a client that comes back is told.
+            let _ = gate.forbidden(ctx, Action::Read, &subscription.filter, decision);
+        }
+        refused.is_none()
     }
 
     /// Follows the shutdown of the gateway: to its end, a stream is sent what it is owed.

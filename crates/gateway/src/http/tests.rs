@@ -238,6 +238,7 @@ fn what_is_refused_and_how() {
             ("GET /mqtt", 426),
             ("POST /publish|content-type: text/plain||x", 415),
             ("POST /topics/a|idempotency-key: a b||x", 400),
+            ("POST /publish", 200),
             ("GET /healthz", 200),
             ("GET /readyz", 200),
             ("GET /openapi.json", 200),

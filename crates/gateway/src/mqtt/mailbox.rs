@@ -300,7 +300,7 @@ impl MqttMailbox {
 
     /// Messages of QoS 1 and 2 that the client has not acknowledged, those in flight included.
     pub(super) fn unacknowledged(&self) -> usize {
-        self.outbound.in_flight() + self.queue.iter().filter(|kept| kept.qos > Qos::AtMostOnce).count()
+        self.outbound.unfinished() + self.queue.iter().filter(|kept| kept.qos > Qos::AtMostOnce).count()
     }
 }
 

@@ -56,8 +56,17 @@ impl Core {
             answer.result(&mut self.out, |w| disco::write_info(w, None, &[identity], PUBSUB_FEATURES, |_| {}));
             return Ok(());
         };
-        if !self.exists(node) || !self.me.gate.may_read(node) {
-            return Err(StanzaError::new(StanzaCondition::ItemNotFound));
+        let absent = Err(StanzaError::new(StanzaCondition::ItemNotFound));
+        if !self.exists(node) {
+            return absent;
+        }
+        if !self.me.gate.access().may_read(node) {
+            // The sender is not told that there is such a node. The log and the list of refusals are.
+            let _ = self.refusal(Action::Read, node);
+            return absent;
+        }
+        if !self.me.gate.may_read(node) {
+            return absent;
         }
         let config = self.door().nodes.config(node);
         let identity = Identity { category: "pubsub", kind: "leaf", name: config.title.as_deref() };

@@ -78,6 +78,7 @@ fn start_on(
         accept: Default::default(),
         proxies: crate::proxy::ProxyConfig::default(),
         mqtt: Default::default(),
+        links: Vec::new(),
         oscore: std::sync::Arc::default(),
         coap: Default::default(),
         http: Default::default(),

@@ -11,8 +11,8 @@ use crate::problem::{Kind, Problem};
 pub const USERS_PATH: &str = "/api/v1/users/";
 /// The media type of rules, as IANA has it for TOML.
 pub const RULES_CONTENT_TYPE: &str = "application/toml";
-/// Groups of a user at most, in a request.
-const GROUPS_MAX: usize = 64;
+/// Groups of a user or a credential at most, in a request.
+pub(super) const GROUPS_MAX: usize = 64;
 
 /// The name that the path of a user has.
 ///
@@ -143,7 +143,7 @@ impl fmt::Debug for UserChange {
 }
 
 /// A member that is there has a value: `null` is none.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(super) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

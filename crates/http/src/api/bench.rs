@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::access::given;
 use super::documents::Moment;
 use crate::problem::{Kind, Problem};
 
@@ -45,8 +46,11 @@ impl ReportFormat {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
+    #[serde(default, deserialize_with = "given")]
     run: Option<BenchRun>,
+    #[serde(default, deserialize_with = "given")]
     matrix: Option<BenchMatrix>,
+    #[serde(default, deserialize_with = "given")]
     paper: Option<BenchPaper>,
     #[serde(default)]
     anyway: bool,
@@ -77,28 +81,40 @@ pub enum BenchWanted {
 #[serde(deny_unknown_fields, default)]
 pub struct BenchRun {
     /// Door of publishers or requesting clients.
+    #[serde(default, deserialize_with = "given")]
     pub door: Option<String>,
     /// Door of subscribers.
+    #[serde(default, deserialize_with = "given")]
     pub to: Option<String>,
     /// Security profile.
+    #[serde(default, deserialize_with = "given")]
     pub security: Option<String>,
     /// `deliver`, `get`, `put`, `post`, `connect` or `hold`.
+    #[serde(default, deserialize_with = "given")]
     pub operation: Option<String>,
     /// 0, 1 or 2.
+    #[serde(default, deserialize_with = "given")]
     pub qos: Option<u8>,
     /// Bytes of a payload.
+    #[serde(default, deserialize_with = "given")]
     pub size: Option<u32>,
     /// Publishers or requesting clients.
+    #[serde(default, deserialize_with = "given")]
     pub pubs: Option<u32>,
     /// Subscribers.
+    #[serde(default, deserialize_with = "given")]
     pub subs: Option<u32>,
     /// Operations a second; as many as windows allow without.
+    #[serde(default, deserialize_with = "given")]
     pub rate: Option<u32>,
     /// Seconds of a repetition.
+    #[serde(default, deserialize_with = "given")]
     pub seconds: Option<u32>,
     /// Repetitions.
+    #[serde(default, deserialize_with = "given")]
     pub repeat: Option<u32>,
     /// Name of a link.
+    #[serde(default, deserialize_with = "given")]
     pub link: Option<String>,
 }
 
@@ -115,10 +131,13 @@ pub struct BenchMatrix {
     /// Levels of QoS.
     pub qos: Vec<u8>,
     /// Seconds of a repetition.
+    #[serde(default, deserialize_with = "given")]
     pub seconds: Option<u32>,
     /// Repetitions.
+    #[serde(default, deserialize_with = "given")]
     pub repeat: Option<u32>,
     /// Name of a link.
+    #[serde(default, deserialize_with = "given")]
     pub link: Option<String>,
 }
 
@@ -131,6 +150,7 @@ pub struct BenchPaper {
     /// The table.
     pub table: String,
     /// Name of a link, in place of the document's.
+    #[serde(default, deserialize_with = "given")]
     pub link: Option<String>,
 }
 
@@ -331,6 +351,7 @@ mod tests {
     #[test]
     fn a_request_is_exactly_one_measurement() {
         let parse = |text: &str| BenchRequest::parse(text.as_bytes());
+        assert!(parse("{\"run\":{\"door\":null}}").is_err() && parse("{\"run\":{},\"paper\":null}").is_err());
         let one = parse(r#"{"run":{"door":"mqtt","qos":1},"anyway":true}"#).unwrap();
         assert!(one.anyway && matches!(one.wanted, BenchWanted::Run(BenchRun { qos: Some(1), .. })));
         assert!(parse(r#"{"paper":{"name":"a","table":"1"}}"#).is_ok());

@@ -272,12 +272,21 @@ pub struct Client<'a> {
 }
 
 /// The answer of `POST /api/v1/rules/test`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct RuleAnswer<'a> {
     /// Whether the action is allowed, in part at least.
     pub allowed: bool,
     /// The decision in words.
     pub text: &'a str,
+    /// The name of the principal, if it is let in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<&'a str>,
+    /// Its groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<&'a str>,
+    /// What the answer assumes of a principal that is in no file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'a str>,
     /// The rule that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,

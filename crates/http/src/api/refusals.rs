@@ -57,6 +57,9 @@ pub struct RefusedLogin {
 pub struct RefusedAction {
     /// The principal.
     pub identity: Box<str>,
+    /// The groups that its credential gave.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// `read` or `write`.
     pub action: &'static str,
     /// The topic or filter.

@@ -284,3 +284,24 @@ fn s4_3_3_received_identifiers() {
     }
     assert!(ids.is_empty());
 }
+
+#[test]
+fn messages_in_flight_are_those_whose_exchange_is_not_over() {
+    let mut outbound = Outbound::new(OutboundConfig { window: 10, ..CONFIG });
+    let mut out = Vec::new();
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce, Qos::AtLeastOnce, Qos::AtLeastOnce] {
+        send(&mut outbound, "a", qos, &mut out);
+    }
+    let reserved = outbound.reserve().unwrap();
+    assert_eq!((outbound.in_flight(), outbound.unfinished()), (5, 4));
+    for number in [3, 4] {
+        outbound.handle_puback(id(number)).unwrap();
+    }
+    outbound.handle_pubrec(id(2), ReasonCode::SUCCESS, &mut out).unwrap();
+    assert_eq!((outbound.in_flight(), outbound.unfinished()), (5, 2), "one not acknowledged, one not complete");
+    outbound.handle_puback(id(1)).unwrap();
+    outbound.handle_pubcomp(id(2)).unwrap();
+    assert_eq!((outbound.in_flight(), outbound.unfinished()), (1, 0), "the identifier of SUBSCRIBE");
+    assert!(outbound.unreserve(reserved));
+    assert_eq!(outbound.in_flight(), 0);
+}

@@ -4,10 +4,7 @@ use fogmux_auth::{Action, Decision};
 use fogmux_http::api::{Moment, RefusalEntry, Refusals, RefusedAction, RefusedLogin};
 
 use super::super::conn::Conn;
-use crate::{
-    refused::{Line, Refusal, What},
-    shown::cut,
-};
+use crate::refused::{Line, Refusal, What};
 
 /// All that are kept.
 pub(super) fn document(conn: &Conn) -> Vec<u8> {
@@ -19,10 +16,11 @@ fn entry(line: Line) -> RefusalEntry {
     let Line { refusal: Refusal { door, from, client, what }, first_unix_ms, last_unix_ms, count, others, .. } = line;
     let (kind, reason, login, action) = match what {
         What::Login { by, claimed, reason } => ("login", reason.into(), Some(RefusedLogin { by, claimed }), None),
-        What::Action { principal, action, topic, is_cut, rule } => {
+        What::Action { principal, granted, action, topic, is_cut, rule } => {
             let in_file = rule.as_ref().filter(|rule| rule.line() > 0);
             let action = RefusedAction {
                 identity: principal,
+                groups: granted.iter().map(ToString::to_string).collect(),
                 action: match action {
                     Action::Read => "read",
                     Action::Write => "write",
@@ -32,9 +30,7 @@ fn entry(line: Line) -> RefusalEntry {
                 file: in_file.map(|rule| rule.file().display().to_string()),
                 line: in_file.map(fogmux_auth::RuleRef::line),
             };
-            // A rule may have any length.
-            let reason = cut(&Decision { allowed: false, rule }.to_string()).to_owned();
-            ("action", reason, None, Some(action))
+            ("action", Decision { allowed: false, rule }.to_string(), None, Some(action))
         }
     };
     RefusalEntry {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use fogmux_auth::{Action, Door, Explained};
+use fogmux_auth::{Action, Door, Explained, Named, NoTopic};
 use fogmux_http::{
     Kind, Problem, accept,
     api::{self, BYTES_MAX, CONTENT_TYPE, RuleAnswer, RuleQuestion},
@@ -18,8 +18,7 @@ use super::super::{
     topics,
 };
 
-/// Decides. A name that is nobody's is refused as a login would be, which tells an administrator no more than the
-/// users file does.
+/// Decides. A principal that is not let in is refused everything.
 pub(super) async fn test<B>(
     conn: &Rc<Conn>,
     identity: &Identity,
@@ -36,24 +35,29 @@ where
     let bounds = Bounds::of(&conn.ctx.door.config, BYTES_MAX);
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
     let question = RuleQuestion::parse(collected.bytes())?;
-    let authority = conn.ctx.authority();
-    let principal = match authority.named(&question.identity) {
-        Some(Ok(principal)) => principal,
-        Some(Err(refused)) => return Ok(refusal(&format!("refused: the credential is not accepted: {refused}"))),
-        None => return Ok(refusal("refused: there is no such user")),
-    };
-    let client = question.client.as_deref().unwrap_or(&principal.name);
     let action = match question.action {
         api::Action::Read => Action::Read,
         api::Action::Write => Action::Write,
     };
+    let no_topic = |error: NoTopic| Problem::new(Kind::InvalidTopic).detail(error.to_string());
+    NoTopic::check(action, &question.topic).map_err(no_topic)?;
+    let authority = conn.ctx.authority();
+    let links = &conn.ctx.shared.links;
+    let named = authority.named(&question.identity, &question.groups, |link| links.principal(link));
+    let Named { principal, note } = match named {
+        Ok(named) => named,
+        Err(refused) => return Ok(refusal(&format!("refused: {refused}"))),
+    };
+    let client = question.client.as_deref().unwrap_or(&principal.name);
     let explained = authority.explain(&principal, client, action, door(question.door), &question.topic);
-    let Explained { allowed, text, rule } =
-        explained.map_err(|error| Problem::new(Kind::InvalidTopic).detail(error.to_string()))?;
+    let Explained { allowed, text, rule } = explained.map_err(no_topic)?;
     let in_file = rule.as_ref().filter(|rule| rule.line() > 0);
     Ok(RuleAnswer {
         allowed,
         text: &text,
+        identity: Some(&principal.name),
+        groups: principal.groups.iter().map(|group| &**group).collect(),
+        note: note.as_deref(),
         rule: rule.as_ref().map(ToString::to_string),
         file: in_file.map(|rule| rule.file().display().to_string()),
         line: in_file.map(fogmux_auth::RuleRef::line),
@@ -62,7 +66,7 @@ where
 }
 
 fn refusal(text: &str) -> Vec<u8> {
-    RuleAnswer { allowed: false, text, rule: None, file: None, line: None }.to_json()
+    RuleAnswer { text, ..RuleAnswer::default() }.to_json()
 }
 
 const fn door(asked: Option<api::Door>) -> Door {

@@ -102,27 +102,30 @@ function tester() {
     event.preventDefault();
     const given = Object.fromEntries(new FormData(event.target));
     if (!given.client) delete given.client;
+    given.groups = given.groups.split(',').map(group => group.trim()).filter(Boolean);
     try {
       const decision = await post('rules/test', given);
       answer.replaceChildren(section('Decision',
         make('p', { class: decision.allowed ? 'good' : 'bad', id: 'decision' }, decision.text),
+        decision.note ? make('p', { id: 'note' }, plain(decision.note)) : undefined,
         decision.file ? make('p', { class: 'dim name' }, `${decision.file}, line ${decision.line}`) : undefined));
     } catch (error) { answer.replaceChildren(section('Decision', make('p', { class: 'bad' }, error.message))); }
   };
   const form = make('form', { id: 'tester', onsubmit: ask },
-    field('User, or anonymous', 'identity', { required: true, value: 'anonymous' }),
+    field('Identity, or anonymous', 'identity', { required: true, value: 'anonymous' }),
     choice('Action', 'action', ['read', 'write']), field('Topic, or a filter to read', 'topic', { required: true }),
     choice('Door', 'door', ['mqtt', 'coap', 'http', 'xmpp']), field('Client identifier, if not the user', 'client'),
+    field('Groups of the credential, with commas', 'groups'),
     make('button', {}, 'Test'));
   // The list of refusals leads here with the question filled in.
   const given = new URLSearchParams(location.hash.split('?')[1]);
-  for (const name of ['identity', 'action', 'topic', 'door', 'client']) {
+  for (const name of ['identity', 'action', 'topic', 'door', 'client', 'groups']) {
     if (given.has(name)) form.elements[name].value = given.get(name);
   }
   if (given.has('topic')) queueMicrotask(() => form.requestSubmit());
   return make('div', {}, section('Test a rule',
     make('p', { class: 'dim' }, 'Asks the access rules, as fogmux acl test does. Nothing is published or read. ',
-      'Other identities are psk:IDENTITY and oscore:USER.'),
+      'An identity need be in no file. Others are link:NAME, psk:IDENTITY and oscore:USER.'),
     form), answer);
 }
 

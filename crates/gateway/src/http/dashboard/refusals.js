@@ -3,9 +3,11 @@
 import { get } from '/dashboard/api.js';
 import { make, number, plain, section, table, time } from '/dashboard/elements.js';
 
-// Where the rules view is told what to test.
-const question = ({ action, door, client }) => `#rules?${new URLSearchParams({ identity: action.identity,
-  action: action.action, topic: action.topic, door, ...(client ? { client } : {}) })}`;
+// Where the rules view is told what to test. A name may look like a credential.
+const identity = name => (/^(user|psk|oscore):/.test(name) ? `user:${name}` : name);
+const question = ({ action, door, client }) => `#rules?${new URLSearchParams({ identity: identity(action.identity),
+  action: action.action, topic: action.topic, door, ...(client ? { client } : {}),
+  ...(action.groups ? { groups: action.groups.join(', ') } : {}) })}`;
 
 const who = entry => {
   const name = entry.action?.identity ?? entry.login?.claimed;

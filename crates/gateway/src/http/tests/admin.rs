@@ -20,6 +20,9 @@ const ASKED: [&str; 9] = [
     "POST /api/v1/rules/test",
 ];
 
+/// A user of the longest name.
+static LONG: LazyLock<String> = LazyLock::new(|| "x".repeat(255));
+
 fn basic(user: &str) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:secret"));
@@ -29,7 +32,7 @@ fn basic(user: &str) -> String {
 fn rules(acl: Option<&str>) -> Rules {
     static USERS: LazyLock<Users> = LazyLock::new(|| {
         let mut users = Users::default();
-        for user in ["admin", "ordinary", "operator", "viewer"] {
+        for user in ["admin", "ordinary", "operator", "viewer", &LONG] {
             users.set_password(user, b"secret").unwrap();
         }
         users
@@ -215,7 +218,7 @@ fn texts_of_publishers_do_not_make_a_page_longer_than_its_bound() {
 
 #[test]
 fn the_rules_are_tested_as_on_the_command_line() {
-    let acl = "[[allow]]\nuser = \"viewer\"\nread = [\"open/#\"]\n";
+    let acl = "[[allow]]\nuser = \"viewer\"\nread = [\"open/#\"]\n[[allow]]\ngroup = \"plant\"\nread = [\"plant/#\"]\n";
     run_under(HttpConfig::default(), rules(Some(acl)), async |house| {
         for (identity, action, topic, allowed) in [
             ("viewer", "read", "open/x", true),
@@ -234,6 +237,19 @@ fn the_rules_are_tested_as_on_the_command_line() {
             assert_eq!(decision["allowed"], allowed, "{question} {decision}");
             assert_eq!(decision["line"].is_number(), allowed && topic != "open/#", "{decision}");
         }
+        // An identity of a token is in no file.
+        for (groups, told) in [
+            (&["plant"][..], "allowed by acl.toml:6: allow group plant to read plant/#"),
+            (&[], "refused: no rule allows it"),
+        ] {
+            let question =
+                serde_json::json!({"identity": "pump", "groups": groups, "action": "read", "topic": "plant/x"});
+            let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
+            let decision: serde_json::Value = serde_json::from_slice(&house.ask(&request).await.body).unwrap();
+            assert_eq!((&decision["text"], &decision["identity"]), (&told.into(), &"pump".into()), "{decision}");
+            assert_eq!(decision.get("groups").cloned(), (!groups.is_empty()).then(|| groups.into()), "{decision}");
+            assert!(decision["note"].as_str().unwrap().starts_with("\"pump\" is not a user of the file"), "{decision}");
+        }
         let long = "open/".repeat(13_108);
         for (action, topic) in [
             ("write", "a/#"),
@@ -244,10 +260,44 @@ fn the_rules_are_tested_as_on_the_command_line() {
             ("read", "open/#x"),
             ("read", &long),
         ] {
-            let question = serde_json::json!({"identity": "viewer", "action": action, "topic": topic});
-            let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
-            assert_eq!(house.ask(&request).await.status(), 400, "{action} {}", topic.get(..20).unwrap_or(topic));
+            for identity in ["viewer", "psk:none", "no\u{7}name"] {
+                let question = serde_json::json!({"identity": identity, "action": action, "topic": topic});
+                let request = format!("POST /api/v1/rules/test|content-type: application/json||{question}");
+                let status = house.ask(&request).await.status();
+                assert_eq!(status, 400, "{identity} {action} {}", topic.get(..20).unwrap_or(topic));
+            }
         }
+    });
+}
+
+#[test]
+fn a_refusal_has_the_words_of_the_tester_whatever_their_length() {
+    let filter = "level/".repeat(40);
+    let acl = format!(
+        "[[allow]]\nuser = \"admin\"\nboth = \"$fogmux/admin\"\n[[deny]]\nuser = \"{}\"\nread = \"{filter}#\"\n",
+        *LONG
+    );
+    run_under(HttpConfig::default(), rules(Some(&acl)), async |house| {
+        let topic = "level/".repeat(20);
+        assert_eq!(status(&house, &remote(), &format!("GET /topics/{topic}x"), &basic(&LONG)).await, 403);
+        assert_eq!(status(&house, &remote(), &format!("GET /topics/{filter}x"), &basic(&LONG)).await, 403);
+        let ask = async |request: &str| -> serde_json::Value {
+            let answer = house.connect_as(remote()).ask(request).await;
+            serde_json::from_slice(&answer.body).unwrap()
+        };
+        let kept = ask(&format!("GET /api/v1/refusals|{}", basic("admin"))).await;
+        let entries = kept["refusals"].as_array().unwrap();
+        assert_eq!(entries.len(), 2, "{kept}");
+        for entry in entries {
+            let action = &entry["action"];
+            assert_eq!(action["identity"], LONG.as_str());
+            let topic = if action["topic_cut"] == true { format!("{filter}x") } else { format!("{topic}x") };
+            let question = serde_json::json!({"identity": *LONG, "action": "read", "topic": topic, "door": "http"});
+            let header = format!("content-type: application/json|{}", basic("admin"));
+            let told = ask(&format!("POST /api/v1/rules/test|{header}||{question}")).await;
+            assert_eq!((&told["text"], &told["identity"]), (&entry["reason"], &action["identity"]));
+        }
+        assert!(entries.iter().any(|entry| entry["reason"].as_str().unwrap().len() > 400), "{kept}");
     });
 }
 

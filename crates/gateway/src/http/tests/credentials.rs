@@ -272,3 +272,32 @@ fn a_session_ends_with_its_password() {
         assert_eq!(house.ask_as(peer(), &put).await.status(), 401, "it does not come back");
     });
 }
+
+#[test]
+fn a_stream_that_the_rules_end_is_a_refusal_of_its_filters() {
+    use fogmux_auth::Action;
+
+    use crate::refused::What;
+
+    let config = HttpConfig { event_keep_alive: Duration::from_millis(50), ..HttpConfig::default() };
+    run_under(config, rules(), async |house| {
+        let mut reader = house.connect_as(peer());
+        reader.send(&format!("GET /subscribe?filter=open/%23&filter=open/x|{ALICE}")).await;
+        reader.until(b"\r\n\r\n").await;
+        let refused = || house.ctx.shared.last_refusals.all();
+        assert!(refused().is_empty());
+        let users = rules().users().clone();
+        let acl = "[[deny]]\nuser = \"alice\"\nread = \"open/#\"\n";
+        let acl = Acl::parse(Path::new("acl.toml"), acl).unwrap();
+        house.ctx.authority().replace(Rules::new(users, Some(acl), AnonymousPolicy::Never));
+        reader.until(b"0\r\n\r\n").await;
+        let mut topics: Vec<Box<str>> = Vec::new();
+        for line in refused() {
+            let What::Action { principal, action, topic, rule, .. } = line.refusal.what else { panic!("a login") };
+            assert_eq!((&*principal, action, rule.unwrap().line()), ("alice", Action::Read, 3));
+            topics.push(topic);
+        }
+        topics.sort();
+        assert_eq!(topics, ["open/#".into(), "open/x".into()]);
+    });
+}

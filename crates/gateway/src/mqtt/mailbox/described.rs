@@ -27,13 +27,13 @@ pub(in crate::mqtt) struct Description {
 }
 
 impl MqttMailbox {
-    /// Counts what it holds, in a time that does not grow with that.
+    /// Counts what it holds, in a time that grows with what is in flight only.
     pub(in crate::mqtt) fn describe(&self) -> Description {
         Description {
             subscriptions: self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.len()),
             queued: self.queue.len(),
             queued_bytes: self.queue.bytes(),
-            inflight: self.outbound.in_flight(),
+            inflight: self.outbound.unfinished(),
             inflight_bytes: self.inflight_bytes,
             durable: self.durable.is_some(),
         }

@@ -195,3 +195,33 @@ fn an_idle_connection_is_small() {
     assert!(connection + mailbox <= 608, "{connection} + {mailbox}");
     assert!(size_of::<super::super::Serve<'_, tokio::net::TcpStream>>() <= 2 * size_of::<usize>());
 }
+
+#[test]
+#[cfg(feature = "http")]
+fn messages_that_are_acknowledged_out_of_turn_are_not_in_flight() {
+    use crate::held::HeldSessions as _;
+
+    run(MqttConfig::default(), async |house: House| {
+        let mut reader = house.open();
+        reader.write_all(b"\x10\x0d\0\x04MQTT\x04\x02\0\x3c\0\x01r\x82\x06\0\x01\0\x01t\x01").await.unwrap();
+        reader.read_exact(&mut [0; 4 + 5]).await.unwrap();
+        let mut writer = house.client(Version::V5, "w").await;
+        for payload in [b"1", b"2", b"3"] {
+            writer.publish(&message("t", payload, Qos::AtLeastOnce)).await;
+        }
+        let mut messages = [[0; 8]; 3];
+        reader.read_exact(messages.as_flattened_mut()).await.unwrap();
+        let inflight = || {
+            let sessions = house.ctx.page(0, 10).0;
+            sessions.iter().find(|session| &*session.client == "r").unwrap().inflight
+        };
+        assert_eq!(inflight(), 3);
+        for [.., high, low, _] in &messages[1..] {
+            reader.write_all(&[0x40, 2, *high, *low]).await.unwrap();
+        }
+        // Answered after the acknowledgements.
+        reader.write_all(b"\xc0\0").await.unwrap();
+        reader.read_exact(&mut [0; 2]).await.unwrap();
+        assert_eq!(inflight(), 1);
+    });
+}

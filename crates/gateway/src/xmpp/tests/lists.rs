@@ -45,3 +45,22 @@ async fn each_list_of_very_many_nodes_is_a_turn() {
     }
     assert!(turns >= LISTS / 4, "{turns} turns of the neighbour beside {LISTS} lists");
 }
+
+#[tokio::test]
+async fn a_node_that_may_not_be_read_is_not_there_and_the_refusal_is_noted() {
+    use crate::refused::What;
+
+    let acl = "[[allow]]\nanonymous = true\nboth = \"open/#\"\n[[allow]]\nanonymous = true\nwrite = \"closed/#\"\n";
+    let acl = fogmux_auth::Acl::parse(std::path::Path::new("acl.toml"), acl).expect("rules");
+    let rules = Rules::new(USERS.clone(), Some(acl), AnonymousPolicy::Loopback);
+    let gateway = start(XmppConfig::default(), Listen { anonymous: true, ..listen() }, None, rules);
+    let mut ada = Client::login(&gateway).await;
+    ada.publish("closed/x", "1").await;
+    let info = |node: &str| format!("<query xmlns='http://jabber.org/protocol/disco#info' node='{node}'/>");
+    for node in ["closed/x", "closed/nothing", "open/nothing"] {
+        has(&ada.ask("get", &info(node)).await, "<item-not-found");
+    }
+    let refused: Vec<_> = gateway.shared.last_refusals.all().into_iter().map(|line| line.refusal.what).collect();
+    let [What::Action { principal, action, topic, .. }] = &*refused else { panic!("{refused:?}") };
+    assert_eq!((&**principal, *action, &**topic), ("anonymous", fogmux_auth::Action::Read, "closed/x"));
+}
