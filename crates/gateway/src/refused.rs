@@ -61,6 +61,12 @@ pub(crate) enum What {
 }
 
 impl Refusal {
+    /// Whether it is a login that was refused for this reason.
+    #[cfg(test)]
+    pub(crate) fn is_login_for(&self, expected: &str) -> bool {
+        matches!(&self.what, What::Login { reason, .. } if &**reason == expected)
+    }
+
     fn bytes(&self) -> usize {
         let texts = match &self.what {
             What::Login { by, claimed, reason } => by.len() + claimed.len() + reason.len(),

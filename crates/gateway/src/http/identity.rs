@@ -310,6 +310,8 @@ impl Identities {
     fn check_exposure(&self) -> Result<(), Problem<'static>> {
         let exposed = self.peer.is_exposed();
         if exposed && !self.ctx.door.config.password_without_tls {
+            self.ctx.shared.metrics.http.unauthenticated.increment();
+            RefusedLogin::of(&self.peer, Door::Http, "password", "sent without TLS").log(&self.ctx.shared);
             return Err(Problem::new(Kind::Forbidden).detail("passwords, tokens and cookies are taken over TLS only"));
         }
         Ok(())

@@ -122,6 +122,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     async fn log_in(&mut self, user: &str, password: &[u8]) -> Result<Verified, Failed> {
         let exposed = self.peer.is_exposed();
         if exposed && !self.ctx.door.config.password_without_tls {
+            self.log("password", "sent without TLS");
             return Err(self.refused((ReasonCode::NOT_AUTHORIZED, "passwords are taken over TLS only")));
         }
         let login = credential::Login { door: Door::Mqtt, client: self.connect.client_id, user, password };

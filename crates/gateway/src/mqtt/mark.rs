@@ -88,7 +88,10 @@ impl Mark {
 
     /// The next mark where so many deliveries wait from `first` on, to be followed by [`move_to`](Self::move_to).
     pub(super) fn further(&mut self, first: Sequence, queued: usize) -> Option<Sequence> {
-        self.step = self.step.saturating_mul(2).min(STEP_MAX);
+        // What is tried again allows no more than what was not taken.
+        if !self.refused {
+            self.step = self.step.saturating_mul(2).min(STEP_MAX);
+        }
         is_more(queued, self.step).then(|| Sequence(first.0 + self.step))
     }
 

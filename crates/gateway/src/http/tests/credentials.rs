@@ -126,6 +126,7 @@ fn rfc9110_s11_6_1_challenges_are_those_of_the_listener() {
         assert_eq!(ask(passwords, unknown).await, (401, basic.to_owned()));
         let far = Peer::plain(([192, 0, 2, 1], 9).into(), false);
         assert_eq!(house.ask_as(far, &format!("GET /topics/open/x|{ALICE}")).await.status(), 403, "in plain text");
+        assert!(house.ctx.shared.last_refusals.all().iter().any(|line| line.refusal.is_login_for("sent without TLS")));
     });
 }
 
