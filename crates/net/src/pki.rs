@@ -34,7 +34,7 @@ use rcgen::{
 use rustls::{
     RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
-    pki_types::{PrivatePkcs8KeyDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
 use zeroize::Zeroizing;
 
@@ -42,6 +42,7 @@ use zeroize::Zeroizing;
 pub use self::files::{inherit, make_directory};
 pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect, inspect_all},
+    names::server_name,
     revocation::{Revocations, Revoked},
     rollover::Rollover,
 };
@@ -95,7 +96,7 @@ pub enum PkiError {
     /// A file to be created exists already.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
-    /// A name cannot be put into a certificate.
+    /// A name cannot be put into a certificate, or no client would accept it there.
     #[error("{0:?} cannot be a name of this kind in a certificate")]
     Name(String),
     /// The revocation list that is there cannot be read.
@@ -147,9 +148,9 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     let mut names = subject_names(names);
     let older = [directory.join(SERVER).with_added_extension("pem"), pki.certificate.clone()];
     older.iter().flat_map(|file| names::of_file(file)).for_each(|name| names::add(&mut names, name));
-    let good = |pki: &Pki| is_good(pki, rollover::retired(directory)?.as_deref(), &names, believable(now));
+    let trust = || Trust::read(&pki.ca, rollover::retired(directory)?.as_deref(), believable(now));
     // The authority's key is not touched while there is nothing to be signed.
-    if Authority::exists(directory)? && pki.key.exists() && good(&pki)? {
+    if Authority::exists(directory)? && pki.key.exists() && is_good(&pki, &trust()?, &names) {
         return Ok(pki);
     }
     Authority::open_or_make(directory, now)?;
@@ -160,12 +161,21 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     let wanted =
         Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
     let issued = authority.issue(&wanted, kind, believable(now))?;
+    // One that clients would refuse does not take the place of another.
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(issued.certificate.as_bytes()).collect();
+    let chain = chain.unwrap_or_default();
+    match trust()?.refused(&chain, &names) {
+        // Every certificate has the address of this host: the fault is not that of a name.
+        Some(ServerName::IpAddress(_)) => return Err(PkiError::Authority(pki.ca)),
+        Some(name) => return Err(PkiError::Name(name.to_str().into_owned())),
+        None => {}
+    }
     // The old files may belong to the operator, so they are kept. They also stay where they are until they are
     // replaced: the names of the next certificate are in this one.
     files::keep_copy(&pki.certificate)?;
     files::keep_copy(&pki.key)?;
     issued.write(&pki.certificate, &pki.key)?;
-    if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
+    Ok(Pki { renewed: true, ..pki })
 }
 
 /// Replaces the certificates with keys of other kinds that are in `directory` and lack a name of that of [`ensure`].
@@ -265,36 +275,56 @@ fn validity(params: &mut CertificateParams, now: Duration, length: Duration) {
     params.not_after = epoch + now.saturating_add(length);
 }
 
-/// Whether the server's certificate comes from the authority, and not from one that is retired, covers every name and
-/// will for a while, and its key is whole. A key that cannot be read at all is not replaced.
-fn is_good(pki: &Pki, retired: Option<&str>, names: &[ServerName<'static>], now: Duration) -> Result<bool, PkiError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in pem::certificates(&pki.ca)? {
-        // Clients that have heard of its end do not trust it any more.
-        let name = ClientCertificate::parse(&certificate).ok().and_then(|certificate| certificate.common_name);
-        if retired.is_some() && name.as_deref() == retired {
-            continue;
-        }
-        let added = roots.add(certificate.clone());
-        added.map_err(|error| TlsError::File { file: pki.ca.clone(), why: pem::why_unusable(&certificate, &error) })?;
-    }
-    let Ok(verifier) = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build() else {
-        return Err(PkiError::Authority(pki.ca.clone()));
-    };
-    let Ok(chain) = pem::certificates(&pki.certificate) else {
-        return Ok(false);
-    };
-    let Some((leaf, intermediates)) = chain.split_first() else {
-        return Ok(false);
-    };
-    if fs::read(&pki.key).is_ok() && TlsConfig::load(&pki.certificate, &pki.key).is_err() {
-        return Ok(false);
-    }
-    let then = UnixTime::since_unix_epoch(now.saturating_add(RENEW_BEFORE));
-    Ok(names.iter().all(|name| verifier.verify_server_cert(leaf, intermediates, name, &[], then).is_ok()))
+/// The authorities of a file that are not retired, and a time at which what they sign has to be valid.
+struct Trust {
+    verifier: Arc<WebPkiServerVerifier>,
+    then: UnixTime,
 }
 
-/// The names the certificate is for, without duplicates; what is no name is left out.
+impl Trust {
+    fn read(file: &Path, retired: Option<&str>, now: Duration) -> Result<Self, PkiError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in pem::certificates(file)? {
+            // Clients that have heard of its end do not trust it any more.
+            let name = ClientCertificate::parse(&certificate).ok().and_then(|certificate| certificate.common_name);
+            if retired.is_some() && name.as_deref() == retired {
+                continue;
+            }
+            let added = roots.add(certificate.clone());
+            added
+                .map_err(|error| TlsError::File { file: file.into(), why: pem::why_unusable(&certificate, &error) })?;
+        }
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let verifier = verifier.map_err(|_| PkiError::Authority(file.into()))?;
+        Ok(Self { verifier, then: UnixTime::since_unix_epoch(now.saturating_add(RENEW_BEFORE)) })
+    }
+
+    /// The first name for which a client refuses the certificate.
+    fn refused<'a>(
+        &self,
+        chain: &[CertificateDer<'_>],
+        names: &'a [ServerName<'static>],
+    ) -> Option<&'a ServerName<'static>> {
+        let Some((leaf, more)) = chain.split_first() else { return names.first() };
+        let accepts =
+            |name: &ServerName<'_>| self.verifier.verify_server_cert(leaf, more, name, &[], self.then).is_ok();
+        names.iter().find(|name| !accepts(name))
+    }
+}
+
+/// Whether the server's certificate comes from the authority, and not from one that is retired, covers every name and
+/// will for a while, and its key is whole. A key that cannot be read at all is not replaced.
+fn is_good(pki: &Pki, trust: &Trust, names: &[ServerName<'static>]) -> bool {
+    let Ok(chain) = pem::certificates(&pki.certificate) else {
+        return false;
+    };
+    if fs::read(&pki.key).is_ok() && TlsConfig::load(&pki.certificate, &pki.key).is_err() {
+        return false;
+    }
+    trust.refused(&chain, names).is_none()
+}
+
+/// The names the certificate is for, the addresses of this host first, without duplicates; what is no name is left out.
 fn subject_names(more: &[String]) -> Vec<ServerName<'static>> {
     let mut names = vec![
         ServerName::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST).into()),
@@ -303,7 +333,7 @@ fn subject_names(more: &[String]) -> Vec<ServerName<'static>> {
     let host = hostname();
     let local = host.as_ref().filter(|host| !host.contains('.')).map(|host| format!("{host}.local"));
     for name in ["localhost".to_owned()].into_iter().chain(host).chain(local).chain(more.iter().cloned()) {
-        if let Ok(name) = ServerName::try_from(name) {
+        if let Ok(name) = server_name(&name) {
             names::add(&mut names, name);
         }
     }
