@@ -72,6 +72,8 @@ fn init(arguments: &PkiInit) -> Result<(), Failure> {
 
 /// Creates the gateway's certificate, or with `--out` one for another server.
 fn server(arguments: &PkiServer) -> Result<(), Failure> {
+    // A name that is left out is found by the device that does not connect.
+    let names = server_names(&arguments.names)?;
     let directory = directory(&arguments.files)?;
     let Some(out) = &arguments.out else {
         let made = pki::ensure_server(&directory, arguments.key.kind(), &arguments.names, SystemTime::now());
@@ -83,7 +85,6 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
         pki::ensure_others(&directory, SystemTime::now()).map_err(failed)?;
         return say!("{}\n", made.certificate.display());
     };
-    let names = server_names(&arguments.names)?;
     let first = arguments.names.first();
     let first = first.ok_or_else(|| Failure::new(Status::Usage, "the name of the server is missing"))?;
     let wanted = Wanted { names, validity: DAY * arguments.days, ..Wanted::new(Purpose::Server, first.as_str()) };
@@ -94,7 +95,7 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
 fn server_names(names: &[String]) -> Result<Vec<ServerName<'static>>, Failure> {
     let name = |name: &String| {
         let bad = || Failure::new(Status::Usage, format!("{name:?} is neither a DNS name nor an address"));
-        ServerName::try_from(name.clone()).map_err(|_| bad())
+        pki::server_name(name).map_err(|_| bad())
     };
     names.iter().map(name).collect()
 }

@@ -35,7 +35,8 @@ pub(super) fn of_file(file: &Path) -> Vec<ServerName<'static>> {
 /// [`PkiError::Name`].
 pub fn server_name(text: &str) -> Result<ServerName<'static>, PkiError> {
     let name = text.strip_suffix('.').unwrap_or(text);
-    ServerName::try_from(name.to_owned()).map_err(|_| PkiError::Name(text.to_owned()))
+    let found = ServerName::try_from(name.to_owned()).ok().filter(|_| !name.ends_with('.'));
+    found.ok_or_else(|| PkiError::Name(text.to_owned()))
 }
 
 /// A DNS name or an address as a name of a server. One that no client accepts is left out.
