@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::run;
+use crate::support::{run, run_with};
 
 #[test]
 fn a_configuration_of_a_bridge_only_says_how_it_becomes_a_link() {
@@ -21,4 +21,36 @@ fn a_configuration_of_a_bridge_only_says_how_it_becomes_a_link() {
     assert_eq!((json.code, told["imported"].as_array().map(Vec::len)), (0, Some(0)), "{told}");
     assert_eq!(told["notes"].as_array().map(Vec::len), Some(1), "{told}");
     assert_eq!(run(&["import", "mosquitto", "--data", data]).code, 64, "no file is named");
+}
+
+/// A gateway with its own user reads them by their group.
+#[test]
+fn commands_keep_the_mode_of_a_file_and_a_link_to_it() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let home = tempfile::tempdir().expect("a directory");
+    let (real, data, acl) = (home.path().join("real"), home.path().join("data"), home.path().join("acl"));
+    for directory in [&real, &data] {
+        fs::create_dir(directory).expect("made");
+    }
+    for name in ["users.toml", "psk.toml", "acl.toml"] {
+        fs::write(real.join(name), "").expect("written");
+        fs::set_permissions(real.join(name), fs::Permissions::from_mode(0o640)).expect("set");
+        symlink(real.join(name), data.join(name)).expect("linked");
+    }
+    fs::write(&acl, "user bob\ntopic read a/#\n").expect("written");
+    let [at, acl] = [&data, &acl].map(|path| path.to_str().expect("a plain path"));
+    for (words, input) in [
+        (&["passwd", "alice", "--data", at][..], "secret\n"),
+        (&["pki", "psk", "meter", "--data", at], ""),
+        (&["import", "mosquitto", "--acl", acl, "--replace", "--data", at], ""),
+    ] {
+        let done = run_with(words, input);
+        assert_eq!(done.code, 0, "{words:?}: {}", done.stderr);
+    }
+    for (name, has) in [("users.toml", "alice"), ("psk.toml", "meter"), ("acl.toml", "bob")] {
+        assert!(data.join(name).symlink_metadata().expect("there").is_symlink(), "{name}");
+        let mode = fs::metadata(real.join(name)).expect("there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o640, "{name}");
+        assert!(fs::read_to_string(real.join(name)).expect("read").contains(has), "{name}");
+    }
 }
