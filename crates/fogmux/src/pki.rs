@@ -50,9 +50,20 @@ fn directory(files: &Files) -> Result<PathBuf, Failure> {
 }
 
 fn failed(error: PkiError) -> Failure {
-    let status = match &error {
-        PkiError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Status::NoPerm,
-        PkiError::Io { .. } | PkiError::Generate(_) => Status::IoErr,
+    Failure::new(status(&error), error)
+}
+
+/// Returns the code to end with.
+pub(crate) fn status(error: &PkiError) -> Status {
+    use std::io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    match error {
+        PkiError::Io { source, .. } => match source.kind() {
+            PermissionDenied => Status::NoPerm,
+            // Another attempt finds the same.
+            InvalidData | IsADirectory | NotADirectory | NotFound => Status::Config,
+            _ => Status::IoErr,
+        },
+        PkiError::Generate(_) => Status::IoErr,
         PkiError::Name(_) => Status::DataErr,
         PkiError::Kind(_) | PkiError::Exists(_) | PkiError::OutOfOrder(_) => Status::Usage,
         PkiError::Key { .. }
@@ -60,8 +71,7 @@ fn failed(error: PkiError) -> Failure {
         | PkiError::Certificate(_)
         | PkiError::Half { .. }
         | PkiError::Authority(_) => Status::Config,
-    };
-    Failure::new(status, error)
+    }
 }
 
 fn init(arguments: &PkiInit) -> Result<(), Failure> {

@@ -74,6 +74,36 @@ pub struct Pki {
     pub renewed: bool,
 }
 
+impl Pki {
+    /// The files of the gateway's certificate with a key of this kind, which need not be there.
+    #[must_use]
+    pub fn of(directory: &Path, kind: KeyKind) -> Self {
+        let name = match kind {
+            KeyKind::EcdsaP256 => SERVER.to_owned(),
+            KeyKind::EcdsaP384 | KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => {
+                format!("{SERVER}-{}", kind.name())
+            }
+        };
+        Self {
+            ca: directory.join("ca.pem"),
+            certificate: directory.join(format!("{name}.pem")),
+            key: directory.join(format!("{name}.key")),
+            renewed: false,
+        }
+    }
+
+    /// Whether the certificate can be used now, whatever becomes of it: it and its key are whole, and so is that of the
+    /// authority.
+    #[must_use]
+    pub fn is_usable(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let is_valid = |dates: &Dates| (dates.not_before_unix_s..=dates.not_after_unix_s).contains(&now);
+        TlsConfig::load(&self.certificate, &self.key).is_ok()
+            && dates(&self.certificate).is_ok_and(|dates| dates.first().is_some_and(is_valid))
+            && dates(&self.ca).is_ok()
+    }
+}
+
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
@@ -144,7 +174,7 @@ pub fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<Pki
 /// # Errors
 /// [`PkiError`].
 pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<Pki, PkiError> {
-    let pki = files(directory, kind);
+    let pki = Pki::of(directory, kind);
     let mut names = subject_names(names);
     let older = [directory.join(SERVER).with_added_extension("pem"), pki.certificate.clone()];
     older.iter().flat_map(|file| names::of_file(file)).for_each(|name| names::add(&mut names, name));
@@ -184,7 +214,7 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
 /// [`PkiError`].
 pub fn ensure_others(directory: &Path, now: SystemTime) -> Result<(), PkiError> {
     let others = [KeyKind::EcdsaP384, KeyKind::Rsa2048, KeyKind::Rsa3072, KeyKind::Rsa4096].into_iter();
-    let mut there = others.filter(|kind| files(directory, *kind).certificate.exists());
+    let mut there = others.filter(|kind| Pki::of(directory, *kind).certificate.exists());
     there.try_for_each(|kind| ensure_server(directory, kind, &[], now).map(drop))
 }
 
@@ -194,22 +224,6 @@ pub fn ensure_others(directory: &Path, now: SystemTime) -> Result<(), PkiError> 
 pub fn hold(directory: &Path) -> Option<fs::File> {
     let file = directory.join("ca.pem");
     file.exists().then(|| files::lock(&file).ok()).flatten()
-}
-
-/// The files of the gateway's certificate with a key of this kind.
-fn files(directory: &Path, kind: KeyKind) -> Pki {
-    let name = match kind {
-        KeyKind::EcdsaP256 => SERVER.to_owned(),
-        KeyKind::EcdsaP384 | KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => {
-            format!("{SERVER}-{}", kind.name())
-        }
-    };
-    Pki {
-        ca: directory.join("ca.pem"),
-        certificate: directory.join(format!("{name}.pem")),
-        key: directory.join(format!("{name}.key")),
-        renewed: false,
-    }
 }
 
 /// Whether a clock shows a time at which this program existed: a board without a battery starts in 1970.

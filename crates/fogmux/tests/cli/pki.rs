@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Done, Gateway, run};
+use crate::support::{Done, Gateway, fogmux, run};
 
 fn pki(data: &Path, words: &[&str]) -> Done {
     run(&[&["pki"], words, &["--data", data.to_str().expect("a plain path")]].concat())
@@ -71,4 +71,66 @@ fn a_gateway_starts_and_reloads_without_a_context_file_that_is_damaged() {
     assert_eq!(gateway.stop(), 0);
     let refused = pki(&data, &["oscore", "other"]);
     assert!(refused.code == 78 && refused.stderr.contains("lamp.toml"), "{} {}", refused.code, refused.stderr);
+}
+
+/// The key signs again only in two years, and has to be mended before.
+#[test]
+fn an_authority_that_cannot_sign_is_told_at_the_start_and_ends_no_gateway() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    assert_eq!(Gateway::start(&data, &[]).stop(), 0);
+    let key = data.join("pki/ca.key");
+    // Of another name than the certificate has: it would be made anew.
+    let name = ["--set", "xmpp.domain=new.example"];
+    let good = fs::read(&key).unwrap();
+    for damage in [Some(&b""[..]), Some(b"\xff\xfe"), None] {
+        match damage {
+            Some(bytes) => fs::write(&key, bytes).unwrap(),
+            None => fs::remove_file(&key).unwrap(),
+        }
+        let gateway = Gateway::start(&data, &name);
+        gateway.wait_for_log("; the old one is used");
+        gateway.wait_for_log("cannot be renewed, and nothing can be issued or revoked");
+        assert!(gateway.log().contains("ca.key"), "{}", gateway.log());
+        assert_eq!(gateway.stop(), 0);
+    }
+    fs::write(&key, good).unwrap();
+    let gateway = Gateway::start(&data, &name);
+    assert!(!gateway.log().contains("cannot be renewed"), "{}", gateway.log());
+    assert_eq!(gateway.stop(), 0);
+}
+
+/// systemd does not start again what ends with 78, and would try for ever what ends with 74.
+#[test]
+fn files_of_the_authority_that_are_damaged_end_a_start_as_they_end_a_check() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    assert_eq!(Gateway::start(&data, &[]).stop(), 0);
+    let (at, config) = (data.to_str().unwrap(), directory.path().join("fogmux.toml"));
+    fs::write(&config, "").unwrap();
+    let file = |name: &str| data.join("pki").join(name);
+    let codes = || {
+        let config = config.to_str().unwrap();
+        let check = run(&["check", config, "--data", at]).code;
+        let serve = fogmux(&["serve", "--free-ports", "-c", config, "--data", at]).output().unwrap();
+        (check, serve.status.code(), String::from_utf8_lossy(&serve.stderr).into_owned())
+    };
+    for (name, damage) in [("ca.pem", Some("")), ("ca.pem", Some("what")), ("ca.pem", None)] {
+        let good = fs::read(file(name)).unwrap();
+        match damage {
+            Some(text) => fs::write(file(name), text).unwrap(),
+            None => fs::remove_file(file(name)).unwrap(),
+        }
+        let (check, serve, said) = codes();
+        assert_eq!((check, serve), (78, Some(78)), "{name} {damage:?}: {said}");
+        fs::write(file(name), good).unwrap();
+    }
+    let good = fs::read(file("server.key")).unwrap();
+    fs::remove_file(file("server.key")).unwrap();
+    fs::create_dir(file("server.key")).unwrap();
+    let (check, serve, said) = codes();
+    assert_eq!((check, serve), (78, Some(78)), "{said}");
+    fs::remove_dir(file("server.key")).unwrap();
+    fs::write(file("server.key"), good).unwrap();
+    assert_eq!(Gateway::start(&data, &[]).stop(), 0);
 }
