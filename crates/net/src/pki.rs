@@ -60,6 +60,8 @@ const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
 /// 2026-11-01, before the first release: a clock before this is one of a machine without a battery, and is not
 /// believed.
 const EARLIEST: Duration = Duration::from_secs(1_793_491_200);
+/// RFC 5280 §4.1.2.5: the end of the year 9999 is the last time that a certificate can have.
+const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
 /// Where everything is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -285,8 +287,8 @@ fn ca_params(key: &KeyPair, now: Duration) -> CertificateParams {
 /// Valid since yesterday: clocks of devices are not ours.
 fn validity(params: &mut CertificateParams, now: Duration, length: Duration) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    params.not_before = epoch + now.saturating_sub(DAY);
-    params.not_after = epoch + now.saturating_add(length);
+    params.not_before = epoch + now.saturating_sub(DAY).min(LATEST);
+    params.not_after = epoch + now.saturating_add(length).min(LATEST);
 }
 
 /// The authorities of a file that are not retired, and a time at which what they sign has to be valid.

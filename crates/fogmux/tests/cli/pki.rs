@@ -37,6 +37,22 @@ fn a_name_that_cannot_be_in_a_certificate_is_refused() {
 }
 
 #[test]
+fn days_that_no_certificate_can_have_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let out = directory.path().join("other");
+    let out = out.to_str().unwrap();
+    for days in ["0", "36501", "2915000", "4294967295"] {
+        for words in [&["client", "pump", "--days", days][..], &["server", "a.example", "--out", out, "--days", days]] {
+            let done = pki(&data, words);
+            assert_eq!(done.code, 64, "{words:?}: {}", done.stderr);
+        }
+    }
+    assert!(!data.exists());
+    assert_eq!(pki(&data, &["client", "pump", "--days", "36500"]).code, 0);
+}
+
+#[test]
 fn a_context_that_is_refused_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

@@ -117,6 +117,19 @@ fn a_certificate_that_clients_would_refuse_replaces_none() {
     assert!(!made.certificate.with_added_extension("old").exists());
 }
 
+#[test]
+fn a_certificate_ends_with_the_year_9999() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::make(directory.path(), KeyKind::EcdsaP256, at(0)).unwrap();
+    let wanted = Wanted { validity: Duration::MAX, ..Wanted::new(Purpose::Client, "pump") };
+    let file = directory.path().join("pump.pem");
+    for now in [believable(at(0)), Duration::MAX] {
+        let issued = authority.issue(&wanted, KeyKind::EcdsaP256, now).unwrap();
+        issued.write_certificate(&file).unwrap();
+        assert_eq!(dates(&file).unwrap()[0].not_after_unix_s, LATEST.as_secs());
+    }
+}
+
 /// A certificate with another key is for the same gateway.
 #[cfg(feature = "tls-openssl")]
 #[test]
