@@ -125,10 +125,15 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         return Err(Failure::new(Status::Usage, format!("{name:?}: a name may contain only letters, digits and ._@-")));
     }
     let base = arguments.out.clone().unwrap_or_else(|| directory.join(CLIENTS).join(name));
+    let (clients, certificate) = (directory.join(CLIENTS), base.with_added_extension("pem"));
+    if arguments.renew && !certificate.exists() && serials_of_client(&clients, name)?.is_empty() {
+        let error = format!("there is no certificate of a client {name:?} to be renewed; without --renew it is made");
+        return Err(Failure::new(Status::Usage, error));
+    }
     if let Some(parent) = base.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         data::create(parent)?;
     }
-    let (certificate, key) = (base.with_added_extension("pem"), base.with_added_extension("key"));
+    let key = base.with_added_extension("key");
     if certificate.exists() && arguments.renew {
         // The old one can still be revoked, under its serial number.
         let old = pki::inspect(&certificate).map_err(failed)?;
@@ -150,7 +155,6 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
     let issued = issue(&directory, &wanted, arguments.key, &certificate, &key)?;
     if arguments.out.is_some() {
         // Without its key, so that it is listed, can be revoked by its name, and is known to a rollover.
-        let clients = directory.join(CLIENTS);
         data::create(&clients)?;
         let serial = pki::inspect(&certificate).map_err(failed)?.serial;
         issued.write_certificate(&clients.join(format!("{name}.{serial}.pem"))).map_err(failed)?;

@@ -53,6 +53,16 @@ fn days_that_no_certificate_can_have_are_refused() {
 }
 
 #[test]
+fn what_is_renewed_has_to_be_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let done = pki(&data, &["client", "--renew", "pmup"]);
+    assert!(done.code == 64 && done.stderr.contains("\"pmup\""), "{} {}", done.code, done.stderr);
+    assert_eq!(pki(&data, &["client", "pump"]).code, 0);
+    assert_eq!(pki(&data, &["client", "--renew", "pump"]).code, 0);
+}
+
+#[test]
 fn a_context_that_is_refused_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
