@@ -61,7 +61,12 @@ impl Failure {
 
     /// A failed file or socket operation, with its subject.
     pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
-        let status = if error.kind() == std::io::ErrorKind::PermissionDenied { Status::NoPerm } else { Status::IoErr };
+        let status = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Status::NoPerm,
+            // Text that is not UTF-8.
+            std::io::ErrorKind::InvalidData => Status::DataErr,
+            _ => Status::IoErr,
+        };
         Self::new(status, format!("{what}: {error}"))
     }
 

@@ -172,8 +172,18 @@ fn import(
     if let Some(file) = &given.passwords {
         let mut report = Report::new(file);
         let text = read_text(file)?;
-        let take = |users: &mut Users| keys::passwords(&text, users, arguments.replace, &mut report);
+        let mut unusable = false;
+        let take = |users: &mut Users| {
+            let count = keys::passwords(&text, users, arguments.replace, &mut report);
+            unusable = keys::is_unusable(&text, users);
+            count
+        };
         let count = change_users(targets, written, take)?;
+        if unusable {
+            eprint!("{report}");
+            let message = format!("{}: none of its lines is a user that can be imported", file.display());
+            return Err(Failure::new(Status::DataErr, message));
+        }
         done.push(Done { what: "users", count, into: targets.users.clone(), written });
         reports.push(report);
     }

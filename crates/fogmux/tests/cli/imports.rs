@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{run, run_with};
+use crate::support::{fogmux, run, run_with};
 
 #[test]
 fn a_configuration_of_a_bridge_only_says_how_it_becomes_a_link() {
@@ -21,6 +21,24 @@ fn a_configuration_of_a_bridge_only_says_how_it_becomes_a_link() {
     assert_eq!((json.code, told["imported"].as_array().map(Vec::len)), (0, Some(0)), "{told}");
     assert_eq!(told["notes"].as_array().map(Vec::len), Some(1), "{told}");
     assert_eq!(run(&["import", "mosquitto", "--data", data]).code, 64, "no file is named");
+}
+
+#[test]
+fn files_and_input_that_cannot_be_used_are_wrong_data() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (file, data) = (home.path().join("passwords"), home.path().join("data"));
+    let [named, at] = [&file, &data].map(|path| path.to_str().expect("a plain path"));
+    let import = || run(&["import", "mosquitto", "--passwords", named, "--data", at]);
+    for (bytes, said) in [(&b"alice:secret\nbob\n"[..], "passwords:1: "), (b"al\xffice:$6$x\n", "UTF-8")] {
+        fs::write(&file, bytes).expect("written");
+        let done = import();
+        assert_eq!(done.code, 65, "{}{}", done.stdout, done.stderr);
+        assert!(done.stderr.contains(said), "{}", done.stderr);
+    }
+    let mut passwd = fogmux(&["passwd", "alice", "--data", at]);
+    fs::write(&file, b"secr\xffet\n").expect("written");
+    let done = passwd.stdin(fs::File::open(&file).expect("opened")).output().expect("it ends");
+    assert_eq!(done.status.code(), Some(65), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// A gateway with its own user reads them by their group.
