@@ -64,16 +64,26 @@ impl Authority {
     }
 
     /// The principal of a name: `anonymous`, a user, `user:NAME`, `psk:IDENTITY` or `oscore:USER`. `None` if there is
-    /// no such user.
+    /// no such user; one who is disabled is refused.
     #[must_use]
     pub fn named(&self, who: &str) -> Option<Result<Principal, Refused>> {
+        let user = |name: &str| {
+            let barred = || self.is_disabled(name).then_some(Err(Refused::Barred));
+            self.principal(name).map(Ok).or_else(barred)
+        };
         match who.split_once(':').unwrap_or(("", who)) {
             ("psk", identity) => Some(self.psk_user(identity.as_bytes())),
             ("oscore", user) => Some(self.oscore(user)),
-            ("user", name) => self.principal(name).map(Ok),
+            ("user", name) => user(name),
             _ if who == ANONYMOUS => Some(Ok(Principal::anonymous())),
-            _ => self.principal(who).map(Ok),
+            _ => user(who),
         }
+    }
+
+    /// Whether there is a user of that name who may not log in.
+    #[must_use]
+    pub fn is_disabled(&self, name: &str) -> bool {
+        self.rules().users.is_disabled(name)
     }
 }
 

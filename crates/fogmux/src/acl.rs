@@ -28,6 +28,9 @@ pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     let authority = Arc::new(Authority::new(rules));
     let answer = match principal(&authority, &config, arguments)? {
         Ok(principal) => decide(&authority, arguments, principal)?,
+        Err(Refused::Barred) if authority.is_disabled(user_of(&arguments.user)) => {
+            Answer::disabled(user_of(&arguments.user))
+        }
         Err(refused) => Answer::nobody(&refused),
     };
     if arguments.json {
@@ -70,6 +73,11 @@ impl Answer {
     /// Returns the answer for a credential that is not accepted.
     fn nobody(refused: &Refused) -> Self {
         let text = format!("refused: the credential is not accepted: {refused}");
+        Self { allowed: false, text, rule: None, principal: None }
+    }
+
+    fn disabled(user: &str) -> Self {
+        let text = format!("refused: the user {user:?} is disabled; `fogmux passwd --enable {user}` ends that");
         Self { allowed: false, text, rule: None, principal: None }
     }
 
@@ -127,9 +135,14 @@ fn principal(
     }
 }
 
+/// Returns the name of a user that is given by it.
+fn user_of(who: &str) -> &str {
+    who.strip_prefix("user:").unwrap_or(who)
+}
+
 fn named_here(authority: &Authority, who: &str) -> Result<Result<Principal, Refused>, Failure> {
     authority.named(who).ok_or_else(|| {
-        let name = who.strip_prefix("user:").unwrap_or(who);
+        let name = user_of(who);
         let message = format!(
             "there is no user {name:?}; `fogmux passwd {name}` makes one, and cert:FILE, psk:IDENTITY, oscore:USER, \
              token:FILE or callback:USER name others"

@@ -72,3 +72,17 @@ fn commands_keep_the_mode_of_a_file_and_a_link_to_it() {
         assert!(fs::read_to_string(real.join(name)).expect("read").contains(has), "{name}");
     }
 }
+
+#[test]
+fn a_test_of_the_rules_tells_a_disabled_user_from_none() {
+    let home = tempfile::tempdir().expect("a directory");
+    let at = home.path().to_str().expect("a plain path");
+    assert_eq!(run_with(&["passwd", "alice", "--data", at], "secret\n").code, 0);
+    assert_eq!(run(&["passwd", "--disable", "alice", "--data", at]).code, 0);
+    for who in ["alice", "user:alice"] {
+        let done = run(&["acl", "test", who, "read", "a", "--data", at]);
+        assert_eq!(done.code, 77, "{}{}", done.stdout, done.stderr);
+        assert!(done.stdout.contains("\"alice\" is disabled"), "{}", done.stdout);
+    }
+    assert_eq!(run(&["acl", "test", "nobody", "read", "a", "--data", at]).code, 65);
+}
