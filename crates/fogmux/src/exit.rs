@@ -61,11 +61,14 @@ impl Failure {
 
     /// A failed file or socket operation, with its subject.
     pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
-        let status = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => Status::NoPerm,
+        let is_of = |kind| error.kind() == kind;
+        let status = if is_of(std::io::ErrorKind::PermissionDenied) {
+            Status::NoPerm
+        } else if is_of(std::io::ErrorKind::InvalidData) {
             // Text that is not UTF-8.
-            std::io::ErrorKind::InvalidData => Status::DataErr,
-            _ => Status::IoErr,
+            Status::DataErr
+        } else {
+            Status::IoErr
         };
         Self::new(status, format!("{what}: {error}"))
     }

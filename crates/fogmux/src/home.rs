@@ -179,11 +179,9 @@ fn own_authority(config: &Config, directory: &Path) -> Result<Option<PathBuf>, F
 /// Returns the failure with the status that `fogmux pki` and `check` give it.
 fn of_pki<T>(done: Result<T, PkiError>, doing: &str) -> Result<T, Failure> {
     done.map_err(|error| {
-        let status = match status(&error) {
-            // Nothing was typed.
-            Status::Usage | Status::DataErr => Status::Config,
-            other => other,
-        };
+        let status = status(&error);
+        // Nothing was typed.
+        let status = if matches!(status, Status::Usage | Status::DataErr) { Status::Config } else { status };
         Failure { status, error: anyhow::Error::new(error).context(doing.to_owned()) }
     })
 }

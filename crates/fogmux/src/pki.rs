@@ -57,13 +57,14 @@ fn failed(error: PkiError) -> Failure {
 pub(crate) fn status(error: &PkiError) -> Status {
     use std::io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, PermissionDenied};
     match error {
-        PkiError::Io { source, .. } => match source.kind() {
-            PermissionDenied => Status::NoPerm,
-            // Another attempt finds the same.
-            InvalidData | IsADirectory | NotADirectory | NotFound => Status::Config,
-            _ => Status::IoErr,
-        },
-        PkiError::Generate(_) => Status::IoErr,
+        PkiError::Io { source, .. } if source.kind() == PermissionDenied => Status::NoPerm,
+        // Another attempt finds the same.
+        PkiError::Io { source, .. }
+            if [InvalidData, IsADirectory, NotADirectory, NotFound].contains(&source.kind()) =>
+        {
+            Status::Config
+        }
+        PkiError::Io { .. } | PkiError::Generate(_) => Status::IoErr,
         PkiError::Name(_) => Status::DataErr,
         PkiError::Kind(_) | PkiError::Exists(_) | PkiError::OutOfOrder(_) => Status::Usage,
         PkiError::Key { .. }
