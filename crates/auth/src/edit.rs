@@ -1,6 +1,6 @@
-//! Files of users, keys and rules that are changed while the gateway runs, by it or by a command: written anew beside the
-//! file and renamed over it, with its mode and owner kept; by the gateway only if nobody has changed it since it was
-//! read.
+//! Files of users, keys and rules that are changed while the gateway runs, by it or by a command: written anew beside
+//! the file and renamed over it, with its mode and owner kept; by the gateway only if nobody has changed it since it
+//! was read.
 
 use std::{
     fs::{File, Metadata},
@@ -116,8 +116,8 @@ impl Original {
     }
 }
 
-/// Replaces a file, or makes it, as [`Original::replace`] does, whatever is in it: for commands. One that is made can be
-/// read by its owner only, and belongs to the owner of its directory if root makes it.
+/// Replaces a file, or makes it, as [`Original::replace`] does, whatever is in it: for commands. One that is made can
+/// be read by its owner only, and belongs to the owner of its directory if root makes it.
 ///
 /// # Errors
 /// The file is as it was.

@@ -198,9 +198,9 @@ fn warn_of_authority(config: &Config, directory: &Path) {
     }
 }
 
-/// Creates or renews a certificate of the gateway's own. If renewal fails, the old certificate is used for as long as it
-/// is valid, and beyond that if the disk does not allow renewal; if the disk does not allow creation, nothing incomplete
-/// remains for the next start.
+/// Creates or renews a certificate of the gateway's own. If renewal fails, the old certificate is used for as long as
+/// it is valid, and beyond that if the disk does not allow renewal; if the disk does not allow creation, nothing
+/// incomplete remains for the next start.
 fn ensure(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<pki::Pki, Failure> {
     let old = pki::Pki::of(directory, kind);
     let (first, had_one) = (!directory.exists(), old.certificate.exists());

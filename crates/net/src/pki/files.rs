@@ -144,7 +144,8 @@ pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiEr
     attempt().map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
-/// Gives a file that root created to the owner and group of the file that it replaces, or else of the directory. Uses the descriptor of the new file, so that no link can redirect the change.
+/// Gives a file that root created to the owner and group of the file that it replaces, or else of the directory. Uses
+/// the descriptor of the new file, so that no link can redirect the change.
 ///
 /// # Errors
 /// The directory does not exist, or the system refuses for a reason other than missing permission.
