@@ -1,5 +1,6 @@
-//! Files of users and rules that are changed while the gateway runs: written anew beside the file and renamed over it,
-//! with its mode and owner kept, and only if nobody has changed it since it was read.
+//! Files of users, keys and rules that are changed while the gateway runs, by it or by a command: written anew beside
+//! the file and renamed over it, with its mode and owner kept; by the gateway only if nobody has changed it since it
+//! was read.
 
 use std::{
     fs::{File, Metadata},
@@ -85,10 +86,7 @@ impl Original {
     /// # Errors
     /// [`EditError::Unchangeable`] with the reason.
     pub fn check(&self) -> Result<(), EditError> {
-        let made = self.beside()?;
-        drop(made);
-        let _ = std::fs::remove_file(self.temporary());
-        Ok(())
+        self.beside().map(drop)
     }
 
     /// Replaces the file: a new one beside it, with its mode and owner, synced and renamed over it. One that is made
@@ -97,18 +95,9 @@ impl Original {
     /// # Errors
     /// The file is as it was. [`EditError::Changed`] if it is not what was read.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), EditError> {
-        let replaced = self.write(bytes);
-        if replaced.is_err() {
-            let _ = std::fs::remove_file(self.temporary());
-        }
-        replaced
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<(), EditError> {
         let failed = |error: io::Error| unchangeable(&self.path, error);
         let mut made = self.beside()?;
-        made.write_all(bytes).map_err(failed)?;
-        made.sync_all().map_err(failed)?;
+        made.write(bytes).map_err(failed)?;
         // As late as can be. What others write between this and the next line is lost; `passwd` holds the lock.
         let now = match std::fs::read(&self.path) {
             Ok(now) => Some(now),
@@ -118,29 +107,75 @@ impl Original {
         if now.as_deref() != self.read.as_ref().map(|(bytes, _)| bytes.as_slice()) {
             return Err(EditError::Changed);
         }
-        std::fs::rename(self.temporary(), &self.path).map_err(failed)?;
-        // The change is made. Whether it survives a power cut at this moment is another matter.
-        if let Err(error) = File::open(private_file::directory(&self.path)).and_then(|directory| directory.sync_all()) {
-            tracing::warn!(%error, file = %self.path.display(), "the directory of a file that was changed cannot be synced");
-        }
-        Ok(())
+        made.put_in_place(&self.path).map_err(failed)
     }
 
-    /// An empty file beside this one, with its mode and owner.
-    fn beside(&self) -> Result<File, EditError> {
-        let failed = |error: io::Error| unchangeable(&self.path, error);
-        let temporary = self.temporary();
-        let made = private_file::create(&temporary).map_err(failed)?;
-        let kept = self.read.as_ref().map_or(Ok(()), |(_, metadata)| keep(&made, metadata));
-        if let Err(error) = kept {
-            let _ = std::fs::remove_file(&temporary);
-            return Err(unchangeable(&self.path, format!("its owner cannot be kept: {error}")));
+    fn beside(&self) -> Result<Beside, EditError> {
+        let before = self.read.as_ref().map(|(_, metadata)| metadata);
+        Beside::make(&self.path, before, ".edit").map_err(|error| unchangeable(&self.path, error))
+    }
+}
+
+/// Replaces a file, or makes it, as [`Original::replace`] does, whatever is in it: for commands. One that is made can
+/// be read by its owner only, and belongs to the owner of its directory if root makes it.
+///
+/// # Errors
+/// The file is as it was.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => path.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let before = match path.metadata() {
+        Ok(before) if before.is_file() => Some(before),
+        Ok(_) => return Err(io::Error::other("not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let mut made = Beside::make(&path, before.as_ref(), ".new")?;
+    made.write(bytes)?;
+    made.put_in_place(&path)
+}
+
+/// A file beside another, with its owner and mode, that is to take its place. Dropped before that, it is removed.
+#[derive(Debug)]
+struct Beside {
+    open: File,
+    temporary: PathBuf,
+}
+
+impl Beside {
+    fn make(path: &Path, before: Option<&Metadata>, suffix: &str) -> io::Result<Self> {
+        let temporary = private_file::sibling(path, suffix);
+        let made = Self { open: private_file::create(&temporary)?, temporary };
+        match before {
+            Some(before) => keep(&made.open, before)
+                .map_err(|error| io::Error::new(error.kind(), format!("its owner cannot be kept: {error}")))?,
+            None => private_file::inherit(&made.open, path)?,
         }
         Ok(made)
     }
 
-    fn temporary(&self) -> PathBuf {
-        private_file::sibling(&self.path, ".edit")
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.open.write_all(bytes)?;
+        self.open.sync_all()
+    }
+
+    fn put_in_place(self, path: &Path) -> io::Result<()> {
+        std::fs::rename(&self.temporary, path)?;
+        // The change is made. Whether it survives a power cut at this moment is another matter.
+        if let Err(error) = File::open(private_file::directory(path)).and_then(|directory| directory.sync_all()) {
+            tracing::warn!(%error, file = %path.display(), "the directory of a file that was changed cannot be synced");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Once it is in place, nothing has this name.
+        let _ = std::fs::remove_file(&self.temporary);
     }
 }
 
@@ -189,6 +224,47 @@ mod tests {
         assert_eq!((std::fs::read(&path).unwrap().as_slice(), found.mode() & 0o7777), (&b"two"[..], 0o640));
         assert!(!given || (found.uid(), found.gid()) == (54_321, 54_322));
         assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left beside it");
+    }
+
+    /// A gateway with its own user may read them by their group.
+    #[test]
+    fn commands_keep_mode_owner_and_links_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("users.toml"), directory.path().join("link"));
+        let psks = directory.path().join("psk.toml");
+        for file in [&path, &psks] {
+            std::fs::write(file, "").unwrap();
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        }
+        let own = std::fs::metadata(&path).unwrap().uid();
+        // Of another group only, then of another user as well. Says nothing but as root.
+        for owner in [(own, 54_322), (54_321, 54_323)] {
+            let given = [&path, &psks].map(|file| chown(file, Some(owner.0), Some(owner.1)).is_ok());
+            let _ = symlink("users.toml", &link);
+            crate::Users::update(&link, |users| users.enrol("alice", &[])).unwrap();
+            crate::Psks::update(&psks, |psks| psks.set(b"meter", &[7; 16], None)).unwrap();
+            replace_file(&path, &std::fs::read(&path).unwrap()).unwrap();
+            for (file, given) in [&path, &psks].into_iter().zip(given) {
+                let found = std::fs::metadata(file).unwrap();
+                assert_eq!(found.mode() & 0o7777, 0o640, "{}", file.display());
+                assert!(!given || (found.uid(), found.gid()) == owner, "{}", file.display());
+            }
+            assert!(link.symlink_metadata().unwrap().is_symlink());
+            assert!(crate::Users::load(&path).unwrap().contains("alice"));
+        }
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_and_a_link_to_nowhere_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("acl.toml"), directory.path().join("link"));
+        replace_file(&path, b"one").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        symlink("nowhere", &link).unwrap();
+        replace_file(&link, b"two").unwrap_err();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        replace_file(directory.path(), b"two").unwrap_err();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left beside it");
     }
 

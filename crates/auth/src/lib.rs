@@ -33,7 +33,7 @@ pub use access::Access;
 pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef, filter_covers, filters_overlap};
 pub use authority::Authority;
 pub use backoff::{Backoff, BackoffConfig, Wait, WaitCause};
-pub use edit::{EditError, Original};
+pub use edit::{EditError, Original, replace_file};
 pub use explain::{Explained, Named, NoTopic, NotNamed};
 pub use guard::{Attempt, LoginGuard};
 pub use login::{CallbackCheck, LogIn, PasswordCheck};

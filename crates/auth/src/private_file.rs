@@ -1,8 +1,8 @@
-//! Files that hold secrets: written whole, mode 0600, renamed into place; changed under a lock beside them.
+//! Files that hold secrets: made with mode 0600, and changed under a lock beside them.
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write as _},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -16,17 +16,6 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
         },
         read => read.map(Some),
     }
-}
-
-/// Writes the file anew: a temporary file of mode 0600 beside it, synced, renamed over it.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = sibling(path, ".new");
-    let mut file = create(&temporary)?;
-    inherit(&file, path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    File::open(directory(path))?.sync_all()
 }
 
 /// Creates an empty file of mode 0600, in place of one that was left under the name.
@@ -70,13 +59,14 @@ fn lock_file(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Gives a file that root created to the owner of the file that it replaces, or else to the owner of the directory.
-/// Uses the descriptor of the new file, so that no link can redirect the change.
+/// Gives a file that root created to the owner and group of the file that it is for, or else of the directory. Uses the
+/// descriptor of the new file, so that no link can redirect the change.
 #[cfg(unix)]
-fn inherit(made: &File, path: &Path) -> io::Result<()> {
+pub(crate) fn inherit(made: &File, path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
     let before = std::fs::symlink_metadata(path).or_else(|_| std::fs::metadata(directory(path)))?;
-    if before.uid() == made.metadata()?.uid() {
+    let own = made.metadata()?;
+    if (before.uid(), before.gid()) == (own.uid(), own.gid()) {
         return Ok(());
     }
     match fchown(made, Some(before.uid()), Some(before.gid())) {
@@ -86,7 +76,7 @@ fn inherit(made: &File, path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn inherit(_: &File, _: &Path) -> io::Result<()> {
+pub(crate) fn inherit(_: &File, _: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -142,10 +132,12 @@ mod tests {
         };
         drop(lock(&path).unwrap());
         drop(lock(&path).unwrap());
-        replace(&path, "").unwrap();
+        crate::edit::replace_file(&path, b"").unwrap();
         assert_eq!((owner(&path), owner(&sibling(&path, ".lock"))), ((54_321, 54_322), (54_321, 54_322)));
-        chown(&path, Some(54_323), Some(54_324)).unwrap();
-        replace(&path, "").unwrap();
-        assert_eq!(owner(&path), (54_323, 54_324), "of the file that is replaced");
+        // Of the user already, and of another group.
+        let of_group = directory.path().join("psk.toml");
+        chown(directory.path(), Some(std::fs::metadata("/proc/self").unwrap().uid()), Some(54_322)).unwrap();
+        crate::edit::replace_file(&of_group, b"").unwrap();
+        assert_eq!(std::fs::metadata(&of_group).unwrap().gid(), 54_322);
     }
 }

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 pub use account::{Account, UsersLock};
 
 use crate::{
+    edit::replace_file,
     password::{HashedPassword, PasswordError, Scratch, StoredPassword},
     prepare::prepare_text,
     principal::{ANONYMOUS, LINK, Principal},
@@ -100,12 +101,12 @@ impl Users {
         file::parse(path, text)
     }
 
-    /// Writes the file anew: a temporary file of mode 0600 beside it, synced, renamed over it.
+    /// Writes the file anew, with its owner and mode: a temporary file beside it, synced, renamed over it.
     ///
     /// # Errors
     /// The directory or disk does not allow it.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        private_file::replace(path, &file::write(self))
+        replace_file(path, file::write(self).as_bytes())
     }
 
     /// Loads, changes and saves under a lock file, so that two commands at once lose nothing.

@@ -127,7 +127,7 @@ fn close(store: &JournalStore) {
 /// disk before they are used (ADR 0009).
 fn contexts(config: &Config, directory: &Path, store: &JournalStore) -> Result<Arc<Keyring>, Failure> {
     let contexts = Arc::new(Keyring::default());
-    let fresh = oscore::read(&contexts, config, directory)?;
+    let fresh = oscore::read_usable(&contexts, config, directory)?;
     match oscore::put_in_place(&contexts, fresh, directory) {
         Err(failure) if store.why_stopped().is_some() || disk::caused(&failure) => {
             let why = failure.message().unwrap_or_default();

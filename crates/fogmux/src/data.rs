@@ -81,11 +81,12 @@ pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// Writes a file as [`write_private`] does, and renames it into place: after a power cut it has the old text or the
-/// new.
+/// new, and so it has if the disk is full.
 pub(crate) fn replace_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let beside = file.with_extension("new");
-    write_private(&beside, bytes)?;
-    std::fs::rename(&beside, file)?;
+    write_private(&beside, bytes).and_then(|()| std::fs::rename(&beside, file)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&beside);
+    })?;
     std::fs::File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 

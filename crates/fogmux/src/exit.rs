@@ -61,7 +61,15 @@ impl Failure {
 
     /// A failed file or socket operation, with its subject.
     pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
-        let status = if error.kind() == std::io::ErrorKind::PermissionDenied { Status::NoPerm } else { Status::IoErr };
+        let is_of = |kind| error.kind() == kind;
+        let status = if is_of(std::io::ErrorKind::PermissionDenied) {
+            Status::NoPerm
+        } else if is_of(std::io::ErrorKind::InvalidData) {
+            // Text that is not UTF-8.
+            Status::DataErr
+        } else {
+            Status::IoErr
+        };
         Self::new(status, format!("{what}: {error}"))
     }
 

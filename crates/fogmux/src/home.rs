@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_auth::{AnonymousPolicy, Rules, Sources, Users};
-use fogmux_net::{ClientCertificates, ClientTrust, KeyKind, TlsConfig, pki};
+use fogmux_net::pki::{self, PkiError};
+use fogmux_net::{ClientCertificates, ClientTrust, KeyKind, TlsConfig};
 
 use crate::acme;
 use crate::admin_password::{ADMIN, FILE as ADMIN_PASSWORD};
@@ -15,6 +16,7 @@ use crate::callback;
 use crate::client::password_from;
 use crate::config::{Config, Listener, Tls};
 use crate::exit::{Failure, OrFail as _, Status};
+use crate::pki::status;
 use crate::{clock, data, disk};
 
 /// A prepared data directory.
@@ -58,6 +60,7 @@ pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure
     }
     let made = go_on(certificate(config, &directory), "there is no certificate: TLS and DTLS listeners stay closed")?;
     let (tls, authority) = made.map_or((None, None), |(tls, authority)| (Some(tls), authority));
+    warn_of_authority(config, &directory);
     let admin = go_on(administrator(config, &directory), "there are no users: nobody can log in with a password")?;
     Ok(Home { directory, authority, tls, admin: admin.flatten() })
 }
@@ -83,11 +86,12 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
         (Some(_), None) | (None, Some(_)) | (None, None) => {
             let (pki, names) = (directory.join(data::PKI), names(config));
             let now = time(config, directory, &pki, SystemTime::now());
-            let made = ensure(&pki, &names, now)?;
-            let mut tls = TlsConfig::load(&made.certificate, &made.key).or_fail(Status::IoErr, OWN)?;
+            let made = ensure(&pki, KeyKind::EcdsaP256, &names, now)?;
+            // A file that is damaged is so at the next start as well.
+            let mut tls = TlsConfig::load(&made.certificate, &made.key).or_fail(Status::Config, OWN)?;
             for kind in other_keys(config) {
-                let more = pki::ensure_server(&pki, kind, &names, now).or_fail(Status::IoErr, OWN)?;
-                tls = tls.with_certificate(&more.certificate, &more.key).or_fail(Status::IoErr, OWN)?;
+                let more = ensure(&pki, kind, &names, now)?;
+                tls = tls.with_certificate(&more.certificate, &more.key).or_fail(Status::Config, OWN)?;
             }
             (tls, Some(made.ca))
         }
@@ -155,7 +159,7 @@ fn own_authority(config: &Config, directory: &Path) -> Result<Option<PathBuf>, F
     let directory = directory.join(data::PKI);
     let first = !directory.exists();
     let made = pki::Authority::open_or_make(&directory, SystemTime::now());
-    match made.or_fail(Status::IoErr, "the gateway's own authority") {
+    match of_pki(made, "the gateway's own authority") {
         Ok(made) => {
             tracing::info!(file = %made.certificate().display(), "created an authority for client certificates");
             Ok(Some(made.certificate().to_owned()))
@@ -172,14 +176,37 @@ fn own_authority(config: &Config, directory: &Path) -> Result<Option<PathBuf>, F
     }
 }
 
-/// Creates or renews the gateway's own certificate. If the disk does not allow renewal, the old certificate is used; if
-/// it does not allow creation, nothing incomplete remains for the next start.
-fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<pki::Pki, Failure> {
-    let first = !directory.exists();
-    let made = pki::ensure(directory, names, now).or_fail(Status::IoErr, OWN);
-    let failure = match made {
+/// Returns the failure with the status that `fogmux pki` and `check` give it.
+fn of_pki<T>(done: Result<T, PkiError>, doing: &str) -> Result<T, Failure> {
+    done.map_err(|error| {
+        let status = status(&error);
+        // Nothing was typed.
+        let status = if matches!(status, Status::Usage | Status::DataErr) { Status::Config } else { status };
+        Failure { status, error: anyhow::Error::new(error).context(doing.to_owned()) }
+    })
+}
+
+/// Warns at the start of an authority that cannot sign: the certificates that it has signed are good for years, and end
+/// all at once.
+fn warn_of_authority(config: &Config, directory: &Path) {
+    let directory = directory.join(data::PKI);
+    if config.tls.certificate_file.is_some() || !directory.join("ca.pem").exists() {
+        return;
+    }
+    if let Err(error) = pki::Authority::open(&directory) {
+        tracing::error!("{error}; {OWN} cannot be renewed, and nothing can be issued or revoked, until this is mended");
+    }
+}
+
+/// Creates or renews a certificate of the gateway's own. If renewal fails, the old certificate is used for as long as
+/// it is valid, and beyond that if the disk does not allow renewal; if the disk does not allow creation, nothing
+/// incomplete remains for the next start.
+fn ensure(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<pki::Pki, Failure> {
+    let old = pki::Pki::of(directory, kind);
+    let (first, had_one) = (!directory.exists(), old.certificate.exists());
+    let failure = match of_pki(pki::ensure_server(directory, kind, names, now), OWN) {
         Ok(made) => {
-            if made.renewed && !first {
+            if made.renewed && !first && (had_one || kind == KeyKind::EcdsaP256) {
                 tracing::warn!(
                     "{OWN} was missing, damaged or about to expire, and was made anew; an old one is kept beside it"
                 );
@@ -188,21 +215,13 @@ fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<pki::Pk
         }
         Err(failure) => failure,
     };
-    let old = pki::Pki {
-        ca: directory.join("ca.pem"),
-        certificate: directory.join("server.pem"),
-        key: directory.join("server.key"),
-        renewed: false,
-    };
-    if !disk::caused(&failure) {
-        return Err(failure);
-    }
-    if first {
+    if first && disk::caused(&failure) {
         // The part that was written.
         let _ = fs::remove_dir_all(directory);
         return Err(failure);
     }
-    if ![&old.ca, &old.certificate, &old.key].into_iter().all(|file| file.exists()) {
+    let are_there = || [&old.ca, &old.certificate, &old.key].into_iter().all(|file| file.exists());
+    if !(disk::caused(&failure) && are_there() || old.is_usable(now)) {
         return Err(failure);
     }
     tracing::error!("{}; the old one is used", failure.message().unwrap_or_default());

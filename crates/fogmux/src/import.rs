@@ -11,7 +11,7 @@ mod rules;
 
 use std::path::{Path, PathBuf};
 
-use fogmux_auth::{Acl, Psks, Users};
+use fogmux_auth::{Acl, Psks, Users, replace_file};
 
 use self::bridges::Bridges;
 use self::report::Report;
@@ -172,8 +172,18 @@ fn import(
     if let Some(file) = &given.passwords {
         let mut report = Report::new(file);
         let text = read_text(file)?;
-        let take = |users: &mut Users| keys::passwords(&text, users, arguments.replace, &mut report);
+        let mut unusable = false;
+        let take = |users: &mut Users| {
+            let count = keys::passwords(&text, users, arguments.replace, &mut report);
+            unusable = keys::is_unusable(&text, users);
+            count
+        };
         let count = change_users(targets, written, take)?;
+        if unusable {
+            eprint!("{report}");
+            let message = format!("{}: none of its lines is a user that can be imported", file.display());
+            return Err(Failure::new(Status::DataErr, message));
+        }
         done.push(Done { what: "users", count, into: targets.users.clone(), written });
         reports.push(report);
     }
@@ -216,9 +226,10 @@ fn import_links(bridges: Bridges, arguments: &ImportMosquitto, report: &mut Repo
         for (name, password) in &links.passwords {
             write(&directory.join(name), password)?;
         }
+        let is_new = !target.exists();
         write(&target, &format!("# Bridges of Mosquitto, as `fogmux import mosquitto` brought them.\n{}", links.toml))?;
         #[cfg(unix)]
-        {
+        if is_new {
             use std::os::unix::fs::PermissionsExt as _;
             let mode = std::fs::Permissions::from_mode(0o644);
             std::fs::set_permissions(&target, mode).map_err(|error| Failure::io(target.display(), &error))?;
@@ -263,14 +274,7 @@ fn import_acl(
 
 /// Writes everything or nothing.
 fn write(target: &Path, text: &str) -> Result<(), Failure> {
-    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = tempfile::NamedTempFile::new_in(directory).and_then(|mut file| {
-        fogmux_net::pki::inherit(file.as_file(), target)?;
-        std::io::Write::write_all(&mut file, text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(target).map(drop).map_err(|error| error.error)
-    });
-    written.map_err(|error| Failure::io(target.display(), &error))
+    replace_file(target, text.as_bytes()).map_err(|error| Failure::io(target.display(), &error))
 }
 
 fn read_text(file: &Path) -> Result<String, Failure> {

@@ -28,8 +28,18 @@ pub(crate) fn read(keyring: &Keyring, config: &Config, data: &Path) -> Result<Fr
     keyring.read(&directory(config, data)).map_err(refused)
 }
 
-/// Activates the contexts that were read. If that fails, removed contexts are deactivated nevertheless.
+/// Reads contexts that are to be activated. A file that gives none is left out, so that one device without OSCORE does
+/// not take it from all others.
+pub(crate) fn read_usable(keyring: &Keyring, config: &Config, data: &Path) -> Result<Fresh, Failure> {
+    keyring.read_usable(&directory(config, data)).map_err(refused)
+}
+
+/// Activates the contexts that were read, and logs what was left out. If that fails, removed contexts are deactivated
+/// nevertheless.
 pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Result<(), Failure> {
+    for problem in fresh.left_out() {
+        tracing::error!("{problem}; this OSCORE context is not in use");
+    }
     let made = data::create(&data.join(data::OSCORE));
     if !fresh.is_empty() {
         made?;

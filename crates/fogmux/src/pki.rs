@@ -50,8 +50,20 @@ fn directory(files: &Files) -> Result<PathBuf, Failure> {
 }
 
 fn failed(error: PkiError) -> Failure {
-    let status = match &error {
-        PkiError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Status::NoPerm,
+    Failure::new(status(&error), error)
+}
+
+/// Returns the code to end with.
+pub(crate) fn status(error: &PkiError) -> Status {
+    use std::io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    match error {
+        PkiError::Io { source, .. } if source.kind() == PermissionDenied => Status::NoPerm,
+        // Another attempt finds the same.
+        PkiError::Io { source, .. }
+            if [InvalidData, IsADirectory, NotADirectory, NotFound].contains(&source.kind()) =>
+        {
+            Status::Config
+        }
         PkiError::Io { .. } | PkiError::Generate(_) => Status::IoErr,
         PkiError::Name(_) => Status::DataErr,
         PkiError::Kind(_) | PkiError::Exists(_) | PkiError::OutOfOrder(_) => Status::Usage,
@@ -60,8 +72,7 @@ fn failed(error: PkiError) -> Failure {
         | PkiError::Certificate(_)
         | PkiError::Half { .. }
         | PkiError::Authority(_) => Status::Config,
-    };
-    Failure::new(status, error)
+    }
 }
 
 fn init(arguments: &PkiInit) -> Result<(), Failure> {
@@ -72,6 +83,8 @@ fn init(arguments: &PkiInit) -> Result<(), Failure> {
 
 /// Creates the gateway's certificate, or with `--out` one for another server.
 fn server(arguments: &PkiServer) -> Result<(), Failure> {
+    // A name that is left out is found by the device that does not connect.
+    let names = server_names(&arguments.names)?;
     let directory = directory(&arguments.files)?;
     let Some(out) = &arguments.out else {
         let made = pki::ensure_server(&directory, arguments.key.kind(), &arguments.names, SystemTime::now());
@@ -83,7 +96,6 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
         pki::ensure_others(&directory, SystemTime::now()).map_err(failed)?;
         return say!("{}\n", made.certificate.display());
     };
-    let names = server_names(&arguments.names)?;
     let first = arguments.names.first();
     let first = first.ok_or_else(|| Failure::new(Status::Usage, "the name of the server is missing"))?;
     let wanted = Wanted { names, validity: DAY * arguments.days, ..Wanted::new(Purpose::Server, first.as_str()) };
@@ -94,7 +106,7 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
 fn server_names(names: &[String]) -> Result<Vec<ServerName<'static>>, Failure> {
     let name = |name: &String| {
         let bad = || Failure::new(Status::Usage, format!("{name:?} is neither a DNS name nor an address"));
-        ServerName::try_from(name.clone()).map_err(|_| bad())
+        pki::server_name(name).map_err(|_| bad())
     };
     names.iter().map(name).collect()
 }
@@ -114,10 +126,15 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         return Err(Failure::new(Status::Usage, format!("{name:?}: a name may contain only letters, digits and ._@-")));
     }
     let base = arguments.out.clone().unwrap_or_else(|| directory.join(CLIENTS).join(name));
+    let (clients, certificate) = (directory.join(CLIENTS), base.with_added_extension("pem"));
+    if arguments.renew && !certificate.exists() && serials_of_client(&clients, name)?.is_empty() {
+        let error = format!("there is no certificate of a client {name:?} to be renewed; without --renew it is made");
+        return Err(Failure::new(Status::Usage, error));
+    }
     if let Some(parent) = base.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         data::create(parent)?;
     }
-    let (certificate, key) = (base.with_added_extension("pem"), base.with_added_extension("key"));
+    let key = base.with_added_extension("key");
     if certificate.exists() && arguments.renew {
         // The old one can still be revoked, under its serial number.
         let old = pki::inspect(&certificate).map_err(failed)?;
@@ -139,7 +156,6 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
     let issued = issue(&directory, &wanted, arguments.key, &certificate, &key)?;
     if arguments.out.is_some() {
         // Without its key, so that it is listed, can be revoked by its name, and is known to a rollover.
-        let clients = directory.join(CLIENTS);
         data::create(&clients)?;
         let serial = pki::inspect(&certificate).map_err(failed)?.serial;
         issued.write_certificate(&clients.join(format!("{name}.{serial}.pem"))).map_err(failed)?;

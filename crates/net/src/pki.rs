@@ -34,7 +34,7 @@ use rcgen::{
 use rustls::{
     RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
-    pki_types::{PrivatePkcs8KeyDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
 use zeroize::Zeroizing;
 
@@ -42,6 +42,7 @@ use zeroize::Zeroizing;
 pub use self::files::{inherit, make_directory};
 pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect, inspect_all},
+    names::server_name,
     revocation::{Revocations, Revoked},
     rollover::Rollover,
 };
@@ -59,6 +60,8 @@ const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
 /// 2026-11-01, before the first release: a clock before this is one of a machine without a battery, and is not
 /// believed.
 const EARLIEST: Duration = Duration::from_secs(1_793_491_200);
+/// RFC 5280 §4.1.2.5: the end of the year 9999 is the last time that a certificate can have.
+const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
 /// Where everything is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +74,36 @@ pub struct Pki {
     pub key: PathBuf,
     /// Whether the server's certificate was made by this call.
     pub renewed: bool,
+}
+
+impl Pki {
+    /// The files of the gateway's certificate with a key of this kind, which need not be there.
+    #[must_use]
+    pub fn of(directory: &Path, kind: KeyKind) -> Self {
+        let name = match kind {
+            KeyKind::EcdsaP256 => SERVER.to_owned(),
+            KeyKind::EcdsaP384 | KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => {
+                format!("{SERVER}-{}", kind.name())
+            }
+        };
+        Self {
+            ca: directory.join("ca.pem"),
+            certificate: directory.join(format!("{name}.pem")),
+            key: directory.join(format!("{name}.key")),
+            renewed: false,
+        }
+    }
+
+    /// Whether the certificate can be used now, whatever becomes of it: it and its key are whole, and so is that of the
+    /// authority.
+    #[must_use]
+    pub fn is_usable(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let is_valid = |dates: &Dates| (dates.not_before_unix_s..=dates.not_after_unix_s).contains(&now);
+        TlsConfig::load(&self.certificate, &self.key).is_ok()
+            && dates(&self.certificate).is_ok_and(|dates| dates.first().is_some_and(is_valid))
+            && dates(&self.ca).is_ok()
+    }
 }
 
 /// Why there is no certificate.
@@ -95,7 +128,7 @@ pub enum PkiError {
     /// A file to be created exists already.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
-    /// A name cannot be put into a certificate.
+    /// A name cannot be put into a certificate, or no client would accept it there.
     #[error("{0:?} cannot be a name of this kind in a certificate")]
     Name(String),
     /// The revocation list that is there cannot be read.
@@ -143,13 +176,13 @@ pub fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<Pki
 /// # Errors
 /// [`PkiError`].
 pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<Pki, PkiError> {
-    let pki = files(directory, kind);
+    let pki = Pki::of(directory, kind);
     let mut names = subject_names(names);
     let older = [directory.join(SERVER).with_added_extension("pem"), pki.certificate.clone()];
     older.iter().flat_map(|file| names::of_file(file)).for_each(|name| names::add(&mut names, name));
-    let good = |pki: &Pki| is_good(pki, rollover::retired(directory)?.as_deref(), &names, believable(now));
+    let trust = || Trust::read(&pki.ca, rollover::retired(directory)?.as_deref(), believable(now));
     // The authority's key is not touched while there is nothing to be signed.
-    if Authority::exists(directory)? && pki.key.exists() && good(&pki)? {
+    if Authority::exists(directory)? && pki.key.exists() && is_good(&pki, &trust()?, &names) {
         return Ok(pki);
     }
     Authority::open_or_make(directory, now)?;
@@ -160,12 +193,21 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     let wanted =
         Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
     let issued = authority.issue(&wanted, kind, believable(now))?;
+    // One that clients would refuse does not take the place of another.
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(issued.certificate.as_bytes()).collect();
+    let chain = chain.unwrap_or_default();
+    match trust()?.refused(&chain, &names) {
+        // Every certificate has the address of this host: the fault is not that of a name.
+        Some(ServerName::IpAddress(_)) => return Err(PkiError::Authority(pki.ca)),
+        Some(name) => return Err(PkiError::Name(name.to_str().into_owned())),
+        None => {}
+    }
     // The old files may belong to the operator, so they are kept. They also stay where they are until they are
     // replaced: the names of the next certificate are in this one.
     files::keep_copy(&pki.certificate)?;
     files::keep_copy(&pki.key)?;
     issued.write(&pki.certificate, &pki.key)?;
-    if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
+    Ok(Pki { renewed: true, ..pki })
 }
 
 /// Replaces the certificates with keys of other kinds that are in `directory` and lack a name of that of [`ensure`].
@@ -174,7 +216,7 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
 /// [`PkiError`].
 pub fn ensure_others(directory: &Path, now: SystemTime) -> Result<(), PkiError> {
     let others = [KeyKind::EcdsaP384, KeyKind::Rsa2048, KeyKind::Rsa3072, KeyKind::Rsa4096].into_iter();
-    let mut there = others.filter(|kind| files(directory, *kind).certificate.exists());
+    let mut there = others.filter(|kind| Pki::of(directory, *kind).certificate.exists());
     there.try_for_each(|kind| ensure_server(directory, kind, &[], now).map(drop))
 }
 
@@ -184,22 +226,6 @@ pub fn ensure_others(directory: &Path, now: SystemTime) -> Result<(), PkiError> 
 pub fn hold(directory: &Path) -> Option<fs::File> {
     let file = directory.join("ca.pem");
     file.exists().then(|| files::lock(&file).ok()).flatten()
-}
-
-/// The files of the gateway's certificate with a key of this kind.
-fn files(directory: &Path, kind: KeyKind) -> Pki {
-    let name = match kind {
-        KeyKind::EcdsaP256 => SERVER.to_owned(),
-        KeyKind::EcdsaP384 | KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => {
-            format!("{SERVER}-{}", kind.name())
-        }
-    };
-    Pki {
-        ca: directory.join("ca.pem"),
-        certificate: directory.join(format!("{name}.pem")),
-        key: directory.join(format!("{name}.key")),
-        renewed: false,
-    }
 }
 
 /// Whether a clock shows a time at which this program existed: a board without a battery starts in 1970.
@@ -261,40 +287,60 @@ fn ca_params(key: &KeyPair, now: Duration) -> CertificateParams {
 /// Valid since yesterday: clocks of devices are not ours.
 fn validity(params: &mut CertificateParams, now: Duration, length: Duration) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    params.not_before = epoch + now.saturating_sub(DAY);
-    params.not_after = epoch + now.saturating_add(length);
+    params.not_before = epoch + now.saturating_sub(DAY).min(LATEST);
+    params.not_after = epoch + now.saturating_add(length).min(LATEST);
+}
+
+/// The authorities of a file that are not retired, and a time at which what they sign has to be valid.
+struct Trust {
+    verifier: Arc<WebPkiServerVerifier>,
+    then: UnixTime,
+}
+
+impl Trust {
+    fn read(file: &Path, retired: Option<&str>, now: Duration) -> Result<Self, PkiError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in pem::certificates(file)? {
+            // Clients that have heard of its end do not trust it any more.
+            let name = ClientCertificate::parse(&certificate).ok().and_then(|certificate| certificate.common_name);
+            if retired.is_some() && name.as_deref() == retired {
+                continue;
+            }
+            let added = roots.add(certificate.clone());
+            added
+                .map_err(|error| TlsError::File { file: file.into(), why: pem::why_unusable(&certificate, &error) })?;
+        }
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let verifier = verifier.map_err(|_| PkiError::Authority(file.into()))?;
+        Ok(Self { verifier, then: UnixTime::since_unix_epoch(now.saturating_add(RENEW_BEFORE)) })
+    }
+
+    /// The first name for which a client refuses the certificate.
+    fn refused<'a>(
+        &self,
+        chain: &[CertificateDer<'_>],
+        names: &'a [ServerName<'static>],
+    ) -> Option<&'a ServerName<'static>> {
+        let Some((leaf, more)) = chain.split_first() else { return names.first() };
+        let accepts =
+            |name: &ServerName<'_>| self.verifier.verify_server_cert(leaf, more, name, &[], self.then).is_ok();
+        names.iter().find(|name| !accepts(name))
+    }
 }
 
 /// Whether the server's certificate comes from the authority, and not from one that is retired, covers every name and
 /// will for a while, and its key is whole. A key that cannot be read at all is not replaced.
-fn is_good(pki: &Pki, retired: Option<&str>, names: &[ServerName<'static>], now: Duration) -> Result<bool, PkiError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in pem::certificates(&pki.ca)? {
-        // Clients that have heard of its end do not trust it any more.
-        let name = ClientCertificate::parse(&certificate).ok().and_then(|certificate| certificate.common_name);
-        if retired.is_some() && name.as_deref() == retired {
-            continue;
-        }
-        let added = roots.add(certificate.clone());
-        added.map_err(|error| TlsError::File { file: pki.ca.clone(), why: pem::why_unusable(&certificate, &error) })?;
-    }
-    let Ok(verifier) = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build() else {
-        return Err(PkiError::Authority(pki.ca.clone()));
-    };
+fn is_good(pki: &Pki, trust: &Trust, names: &[ServerName<'static>]) -> bool {
     let Ok(chain) = pem::certificates(&pki.certificate) else {
-        return Ok(false);
-    };
-    let Some((leaf, intermediates)) = chain.split_first() else {
-        return Ok(false);
+        return false;
     };
     if fs::read(&pki.key).is_ok() && TlsConfig::load(&pki.certificate, &pki.key).is_err() {
-        return Ok(false);
+        return false;
     }
-    let then = UnixTime::since_unix_epoch(now.saturating_add(RENEW_BEFORE));
-    Ok(names.iter().all(|name| verifier.verify_server_cert(leaf, intermediates, name, &[], then).is_ok()))
+    trust.refused(&chain, names).is_none()
 }
 
-/// The names the certificate is for, without duplicates; what is no name is left out.
+/// The names the certificate is for, the addresses of this host first, without duplicates; what is no name is left out.
 fn subject_names(more: &[String]) -> Vec<ServerName<'static>> {
     let mut names = vec![
         ServerName::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST).into()),
@@ -303,7 +349,7 @@ fn subject_names(more: &[String]) -> Vec<ServerName<'static>> {
     let host = hostname();
     let local = host.as_ref().filter(|host| !host.contains('.')).map(|host| format!("{host}.local"));
     for name in ["localhost".to_owned()].into_iter().chain(host).chain(local).chain(more.iter().cloned()) {
-        if let Ok(name) = ServerName::try_from(name) {
+        if let Ok(name) = server_name(&name) {
             names::add(&mut names, name);
         }
     }

@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 
 use super::{Credential, Grant, Source, SourceKind, Verified, certificate, vouched};
 use crate::{
+    edit::replace_file,
     principal::Principal,
     private_file,
     problem::{Problems, Review},
@@ -116,12 +117,12 @@ impl Psks {
         review.problems.unless_any(psks)
     }
 
-    /// Writes the file anew, for its owner only.
+    /// Writes the file anew, with its owner and mode; one that is made is for its owner only.
     ///
     /// # Errors
     /// The directory or disk does not allow it.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        private_file::replace(path, &self.to_text())
+        replace_file(path, self.to_text().as_bytes())
     }
 
     /// Loads, changes and saves under a lock file, so that two commands at once lose nothing.

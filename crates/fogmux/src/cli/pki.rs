@@ -1,11 +1,15 @@
 //! The arguments of `fogmux pki`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use fogmux_net::KeyKind;
 
 use super::Files;
+
+/// The days for which a certificate may be valid: up to a hundred years.
+const DAYS: RangeInclusive<i64> = 1..=36_500;
 
 /// Certificates, keys and OSCORE contexts in the data directory.
 #[derive(Debug, Subcommand)]
@@ -107,7 +111,7 @@ pub(crate) struct PkiServer {
     #[arg(long, value_name = "BASE")]
     pub(crate) out: Option<PathBuf>,
     /// Validity in days, with --out
-    #[arg(long, default_value_t = 820)]
+    #[arg(long, default_value_t = 820, value_parser = clap::value_parser!(u32).range(DAYS))]
     pub(crate) days: u32,
     #[command(flatten)]
     pub(crate) files: Files,
@@ -134,7 +138,7 @@ pub(crate) struct PkiClient {
     #[arg(long, value_name = "JID")]
     pub(crate) xmpp: Vec<String>,
     /// Validity in days
-    #[arg(long, default_value_t = 730)]
+    #[arg(long, default_value_t = 730, value_parser = clap::value_parser!(u32).range(DAYS))]
     pub(crate) days: u32,
     /// Replace the existing certificate
     #[arg(long)]

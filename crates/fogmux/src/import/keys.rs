@@ -1,5 +1,7 @@
 //! Mosquitto's `password_file` and `psk_file`: names with hashes, identities with keys.
 
+use std::path::Path;
+
 use fogmux_auth::{Psks, UserError, Users};
 
 use super::report::Report;
@@ -27,6 +29,14 @@ pub(super) fn passwords(text: &str, users: &mut Users, replace: bool, report: &m
         report.differs(0, text);
     }
     taken
+}
+
+/// Whether no user of a password file is there, though it has lines: it is another kind of file, or damaged.
+pub(super) fn is_unusable(text: &str, users: &Users) -> bool {
+    let mut unread = Report::new(Path::new(""));
+    let entries = entries(text, &mut unread);
+    let is_empty = entries.is_empty() && unread.lost_lines().next().is_none();
+    !is_empty && !entries.iter().any(|(_, name, _)| users.contains(name))
 }
 
 /// Adds the keys of a key file and returns their number.
@@ -72,8 +82,6 @@ fn entries<'a>(text: &'a str, report: &mut Report) -> Vec<(usize, &'a str, &'a s
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     /// Written by mosquitto_passwd, for the password "secret".
@@ -99,6 +107,20 @@ eve:$9$x
         let mut again = Report::new(Path::new("passwords"));
         assert_eq!(passwords(PASSWORDS, &mut users, false, &mut again), 0);
         assert_eq!(passwords(PASSWORDS, &mut users, true, &mut Report::new(Path::new("p"))), 2);
+    }
+
+    #[test]
+    fn a_file_without_a_usable_user_is_told_from_one_whose_users_are_there() {
+        let mut users = Users::default();
+        for text in ["carol:secret\n", "dave\n", "# x\neve:$9$x\n"] {
+            assert_eq!(passwords(text, &mut users, false, &mut Report::new(Path::new("p"))), 0);
+            assert!(is_unusable(text, &users), "{text}");
+        }
+        for text in ["", "# nobody\n\n"] {
+            assert!(!is_unusable(text, &users), "{text}");
+        }
+        passwords(PASSWORDS, &mut users, false, &mut Report::new(Path::new("p")));
+        assert!(!is_unusable(PASSWORDS, &users));
     }
 
     #[test]

@@ -34,6 +34,10 @@ impl Keyring {
         Ok(Fresh)
     }
 
+    pub(crate) const fn read_usable(&self, _directory: &Path) -> Result<Fresh, KeyringError> {
+        Ok(Fresh)
+    }
+
     pub(crate) const fn why_waiting(&self) -> Option<String> {
         None
     }
@@ -48,6 +52,10 @@ impl Keyring {
 }
 
 impl Fresh {
+    pub(crate) const fn left_out(&self) -> &[String] {
+        &[]
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         true
     }

@@ -1,6 +1,7 @@
 //! `fogmux pki oscore`: a security context shared by a device and the gateway (RFC 8613).
 
 use std::collections::HashSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -24,27 +25,35 @@ const DEVICES: u32 = 0xffff;
 
 /// Creates or imports a context, stores the gateway's side, and prints the device's.
 pub(super) fn run(arguments: &PkiOscore) -> Result<(), Failure> {
+    // Checks all arguments before anything is created.
+    check_name(&arguments.user)?;
+    if arguments.import.is_none() && arguments.format == OscoreFormat::Aiocoap && arguments.out.is_none() {
+        return Err(Failure::new(Status::Usage, "aiocoap keeps a context in a directory; name it with --out DIR"));
+    }
     let found = installed::find(&arguments.files)?;
     let directory = match &found.config.coap.oscore.directory {
         Some(directory) => directory.clone(),
         None => oscore::directory(&found.config, &found.writable()?),
     };
-    data::create(&directory)?;
     let parameters = match &arguments.import {
         Some(path) => ContextFile::read(path).map_err(|problem| Failure::new(Status::DataErr, problem))?.parameters,
         None => make(arguments, &directory)?,
     };
     let file = free_name(&directory, &arguments.user)?;
     check_sender(&directory, &parameters)?;
+    data::create(&directory)?;
     enrol(&arguments.user, &arguments.groups, &found)?;
     let mut text = toml::write(Some(&arguments.user), &parameters);
     if arguments.import.is_none() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         text.push_str(&toml::made(now.as_secs()));
     }
-    data::write_private(&file, text.as_bytes()).map_err(|error| Failure::io(file.display(), &error))?;
+    data::replace_private(&file, text.as_bytes()).map_err(|error| Failure::io(file.display(), &error))?;
     if arguments.import.is_none() {
-        hand_out(arguments, &parameters.mirrored())?;
+        hand_out(arguments, &parameters.mirrored()).inspect_err(|_| {
+            // Nobody has the other side.
+            let _ = fs::remove_file(&file);
+        })?;
     }
     eprintln!("{}; a running gateway notices within seconds", file.display());
     Ok(())
@@ -103,12 +112,16 @@ fn random(bytes: usize) -> Result<Vec<u8>, Failure> {
     Ok(random)
 }
 
-/// Returns `USER.toml`, or `USER-2.toml` and so on: a user may have several devices, each with its own context.
-fn free_name(directory: &Path, user: &str) -> Result<PathBuf, Failure> {
+fn check_name(user: &str) -> Result<(), Failure> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     if user.is_empty() || user.starts_with('.') || !user.bytes().all(plain) {
         return Err(Failure::new(Status::Usage, format!("{user:?}: a name may contain only letters, digits and ._@-")));
     }
+    Ok(())
+}
+
+/// Returns `USER.toml`, or `USER-2.toml` and so on: a user may have several devices, each with its own context.
+fn free_name(directory: &Path, user: &str) -> Result<PathBuf, Failure> {
     let first = directory.join(format!("{user}.toml"));
     let further = (2..=DEVICES).map(|number| directory.join(format!("{user}-{number}.toml")));
     let free = std::iter::once(first).chain(further).find(|file| !file.exists());

@@ -215,7 +215,7 @@ impl Reloader {
         let rules = self.watch.rules(&config, &self.home).map_err(&mut note).ok();
         // Checks the files; the active configuration reads them again below.
         let certificate = home::certificate(&config, &self.home.directory).map_err(&mut note).ok();
-        let contexts = oscore::read(&running.contexts, &config, &self.home.directory).map_err(&mut note).ok();
+        let contexts = oscore::read_usable(&running.contexts, &config, &self.home.directory).map_err(&mut note).ok();
         logging::check(&config.log.filter).unwrap_or_else(&mut note);
         watch.unchanged(&config, &self.home).unwrap_or_else(&mut note);
         match (rules, certificate, contexts) {

@@ -210,7 +210,7 @@ impl Watch {
         if !(is_changed || self.contexts.is(&before) && keyring.can_go_on()) {
             return;
         }
-        let fresh = oscore::read(keyring, config, &home.directory);
+        let fresh = oscore::read_usable(keyring, config, &home.directory);
         if !self.contexts.read(&before, contexts(config, home)) {
             return;
         }

@@ -8,6 +8,7 @@ mod doors;
 mod imports;
 mod installed;
 mod log;
+mod pki;
 mod readme;
 mod reread;
 mod rollover;

@@ -57,7 +57,7 @@ fn directory_of(file: &Path) -> &Path {
 fn inherit_directory(made: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, lchown};
     let (above, own) = (fs::metadata(directory_of(made))?, fs::symlink_metadata(made)?);
-    if above.uid() == own.uid() {
+    if (above.uid(), above.gid()) == (own.uid(), own.gid()) {
         return Ok(());
     }
     match lchown(made, Some(above.uid()), Some(above.gid())) {
@@ -144,8 +144,8 @@ pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiEr
     attempt().map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
-/// Gives a file that root created to the owner of the file that it replaces, or else to the owner of the directory.
-/// Uses the descriptor of the new file, so that no link can redirect the change.
+/// Gives a file that root created to the owner and group of the file that it replaces, or else of the directory. Uses
+/// the descriptor of the new file, so that no link can redirect the change.
 ///
 /// # Errors
 /// The directory does not exist, or the system refuses for a reason other than missing permission.
@@ -156,7 +156,7 @@ pub fn inherit(made: &fs::File, file: &Path) -> io::Result<()> {
     // Where the file was made in its place there is nothing that it replaces.
     let replaced = fs::symlink_metadata(file).ok().filter(|found| (found.dev(), found.ino()) != (own.dev(), own.ino()));
     let before = replaced.map_or_else(|| fs::metadata(directory_of(file)), Ok)?;
-    if before.uid() == own.uid() {
+    if (before.uid(), before.gid()) == (own.uid(), own.gid()) {
         return Ok(());
     }
     match fchown(made, Some(before.uid()), Some(before.gid())) {

@@ -80,6 +80,56 @@ fn names_that_were_asked_for_once_are_in_every_later_certificate() {
     }
 }
 
+/// RFC 5280 §4.2.1.6: a name in a certificate has no dot at its end, and clients refuse one that does.
+#[test]
+fn the_dot_at_the_end_of_a_name_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = ensure(directory.path(), &["fog.example.".into()], at(0)).unwrap();
+    let name = |text: &str| ServerName::try_from(text.to_owned()).unwrap();
+    assert!(names::of_file(&made.certificate).contains(&name("fog.example")));
+    assert!(!ensure(directory.path(), &["fog.example".into()], at(0)).unwrap().renewed, "it is the same name");
+    assert!(!ensure(directory.path(), &["192.0.2.7..".into(), "..".into()], at(0)).unwrap().renewed, "no names");
+
+    // As an earlier version left it: it is made anew, without the dot.
+    let authority = Authority::open(directory.path()).unwrap();
+    let names = vec![name("raspi.")];
+    let with_dot = Wanted { names, validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
+    let issued = authority.issue(&with_dot, KeyKind::EcdsaP256, believable(at(0))).unwrap();
+    issued.write(&made.certificate, &made.key).unwrap();
+    assert!(ensure(directory.path(), &[], at(0)).unwrap().renewed);
+    assert!(names::of_file(&made.certificate).contains(&name("raspi")));
+    assert!(!ensure(directory.path(), &[], at(0)).unwrap().renewed);
+}
+
+/// As when the authority of another gateway was copied here under the name of this one's.
+#[test]
+fn a_certificate_that_clients_would_refuse_replaces_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = ensure(directory.path(), &[], at(0)).unwrap();
+    let (own, other) = (Authority::open(directory.path()).unwrap(), new_key(KeyKind::EcdsaP256).unwrap());
+    let mut params = ca_params(&other, believable(at(0)));
+    params.distinguished_name.push(DnType::CommonName, own.name());
+    fs::write(&made.ca, params.self_signed(&other).unwrap().pem()).unwrap();
+    let files = || [&made.certificate, &made.key].map(|file| fs::read(file).unwrap());
+    let before = files();
+    assert!(matches!(ensure(directory.path(), &["fog.example".into()], at(0)), Err(PkiError::Authority(_))));
+    assert_eq!(files(), before);
+    assert!(!made.certificate.with_added_extension("old").exists());
+}
+
+#[test]
+fn a_certificate_ends_with_the_year_9999() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::make(directory.path(), KeyKind::EcdsaP256, at(0)).unwrap();
+    let wanted = Wanted { validity: Duration::MAX, ..Wanted::new(Purpose::Client, "pump") };
+    let file = directory.path().join("pump.pem");
+    for now in [believable(at(0)), Duration::MAX] {
+        let issued = authority.issue(&wanted, KeyKind::EcdsaP256, now).unwrap();
+        issued.write_certificate(&file).unwrap();
+        assert_eq!(dates(&file).unwrap()[0].not_after_unix_s, LATEST.as_secs());
+    }
+}
+
 /// A certificate with another key is for the same gateway.
 #[cfg(feature = "tls-openssl")]
 #[test]

@@ -61,27 +61,32 @@ impl ContextFile {
 /// # Errors
 /// All problems at once, each with its file.
 pub fn read_all(directory: &Path) -> Result<Vec<ContextFile>, Vec<String>> {
+    let (contexts, problems) = read_each(directory).map_err(|problem| vec![problem])?;
+    if problems.is_empty() { Ok(contexts) } else { Err(problems) }
+}
+
+/// [`read_all`] but for files that are wrong: their problems are returned as well, each with its file.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn read_each(directory: &Path) -> Result<(Vec<ContextFile>, Vec<String>), String> {
+    let failed = |error: io::Error| format!("{}: {error}", directory.display());
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(vec![format!("{}: {error}", directory.display())]),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
+        Err(error) => return Err(failed(error)),
     };
-    let (mut contexts, mut problems) = (Vec::new(), Vec::new());
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in entries {
-        match entry {
-            Ok(entry) => paths.push(entry.path()),
-            Err(error) => problems.push(format!("{}: {error}", directory.display())),
-        }
-    }
+    let paths: Result<Vec<PathBuf>, _> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut paths = paths.map_err(failed)?;
     paths.sort();
+    let (mut contexts, mut problems) = (Vec::new(), Vec::new());
     for path in paths.iter().filter(|path| is_context(path)) {
         match ContextFile::read(path) {
             Ok(context) => contexts.push(context),
             Err(problem) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Ok(contexts) } else { Err(problems) }
+    Ok((contexts, problems))
 }
 
 /// Whether this is meant to be a context; other things may lie in the directory too.

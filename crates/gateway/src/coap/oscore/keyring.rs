@@ -69,9 +69,16 @@ type Made = (Vec<Arc<Context>>, Vec<Unnumbered>);
 pub struct Fresh {
     directory: PathBuf,
     files: Vec<ContextFile>,
+    left_out: Vec<String>,
 }
 
 impl Fresh {
+    /// The problems of files that give no context, each with its file.
+    #[must_use]
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
     /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -132,6 +139,21 @@ impl Keyring {
     /// [`KeyringError`] with every file that is wrong.
     pub fn read(&self, directory: &Path) -> Result<Fresh, KeyringError> {
         let files = directory::read_all(directory).map_err(KeyringError::of)?;
+        self.judge(directory, files, Vec::new())
+    }
+
+    /// [`Keyring::read`] but for files that give no context, such as one that was not written to its end: each is left
+    /// out ([`Fresh::left_out`]), and its user can only not use OSCORE. Files that would share an identity or keys are
+    /// an error as ever: no one of them is the right one.
+    ///
+    /// # Errors
+    /// [`KeyringError`].
+    pub fn read_usable(&self, directory: &Path) -> Result<Fresh, KeyringError> {
+        let (files, left_out) = directory::read_each(directory).map_err(|problem| KeyringError::of(vec![problem]))?;
+        self.judge(directory, files, left_out)
+    }
+
+    fn judge(&self, directory: &Path, files: Vec<ContextFile>, left_out: Vec<String>) -> Result<Fresh, KeyringError> {
         let known = lock(&self.known);
         let (mut seen, mut problems): (HashMap<_, &ContextFile>, _) = (HashMap::new(), Vec::new());
         let mut senders: HashMap<Fingerprint, &ContextFile> = HashMap::new();
@@ -155,7 +177,7 @@ impl Keyring {
         }
         drop(known);
         if problems.is_empty() {
-            Ok(Fresh { directory: directory.to_owned(), files })
+            Ok(Fresh { directory: directory.to_owned(), files, left_out })
         } else {
             Err(KeyringError::of(problems))
         }

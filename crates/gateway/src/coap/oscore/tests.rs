@@ -174,6 +174,27 @@ fn all_that_is_wrong_is_said_at_once_and_nothing_changes() {
     assert_eq!(keyring.len(), 1);
 }
 
+/// Such as one that a full disk or the end of a process left empty.
+#[test]
+fn a_file_that_gives_no_context_is_left_out_and_duplicates_are_not() {
+    let data = Data::new();
+    data.add("one.toml", &own_toml(1, "alice"));
+    data.add("two.toml", "");
+    data.add("three.conf", "what");
+    let keyring = Keyring::default();
+    let usable = || keyring.read_usable(&data.contexts());
+    let fresh = usable().unwrap();
+    let [three, two] = fresh.left_out() else { panic!("{:?}", fresh.left_out()) };
+    assert!(three.contains("three.conf: ") && two.contains("two.toml: "), "{three} {two}");
+    keyring.replace(fresh, &data.journal()).unwrap();
+    assert_eq!(keyring.len(), 1);
+    assert!(is_taken(&mut Shield::new(Arc::new(keyring)), &device(1)));
+
+    let keyring = Keyring::default();
+    data.add("four.toml", &own_toml(1, "bob"));
+    assert!(keyring.read_usable(&data.contexts()).unwrap_err().to_string().contains("are those of"));
+}
+
 /// A device that has the sender key of device 1, but another recipient ID.
 fn sibling() -> Parameters {
     Parameters { recipient_id: Id::new(b"other").unwrap(), ..parameters(1) }
