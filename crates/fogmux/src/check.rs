@@ -24,17 +24,15 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         return say!("{REFERENCE}");
     };
     let checked = read(Some(file), &[]).and_then(|config| {
-        let judged = dates::judge(&config, SystemTime::now());
         let directory = directory_of(arguments, file);
-        let mut problems = problems_of_files(&config, directory.as_deref());
-        problems.0.extend(judged.problems);
-        let of_data = directory.as_deref().map(|directory| directory::judge(&config, directory)).unwrap_or_default();
-        problems.0.extend(of_data.problems);
-        let warnings = || {
-            let all = remarks(&config, directory.as_deref()).into_iter().chain(judged.warnings);
-            all.chain(of_data.warnings).collect::<Vec<_>>()
-        };
-        if problems.0.is_empty() { Ok(warnings()) } else { Err(ReadError::Problems(problems)) }
+        let mut judged = of_files(&config, directory.as_deref());
+        judged.add(dates::judge(&config, SystemTime::now()));
+        let Judged { mut problems, tolerated, warnings, closed } = judged;
+        problems.extend(tolerated);
+        if !problems.is_empty() {
+            return Err(ReadError::Problems(Problems(problems)));
+        }
+        Ok(remarks(&config, directory.as_deref()).into_iter().chain(warnings).chain(closed).collect::<Vec<_>>())
     });
     match checked {
         Ok(warnings) if arguments.json => {
@@ -171,8 +169,39 @@ fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
     ))
 }
 
+/// What is said of the files of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// The problems for which a start or a reload would be refused.
+    pub(crate) problems: Vec<Problem>,
+    /// Problems with which a gateway starts, and takes its files at a reload.
+    pub(crate) tolerated: Vec<Problem>,
+    /// What will be a problem.
+    pub(crate) warnings: Vec<String>,
+    /// Why the files of the data directory could not be judged.
+    pub(crate) closed: Option<String>,
+}
+
+impl Judged {
+    fn add(&mut self, more: Self) {
+        let Self { problems, tolerated, warnings, closed } = more;
+        self.problems.extend(problems);
+        self.tolerated.extend(tolerated);
+        self.warnings.extend(warnings);
+        self.closed = self.closed.take().or(closed);
+    }
+}
+
+/// Judges the files that a configuration names, and those of the data directory that stand in for files it does not
+/// name. Their dates are left out.
+pub(crate) fn of_files(config: &Config, directory: Option<&Path>) -> Judged {
+    let mut judged = Judged { problems: problems_of_files(config, directory).0, ..Judged::default() };
+    judged.add(directory.map(|directory| directory::judge(config, directory)).unwrap_or_default());
+    judged
+}
+
 /// Returns the problems inside the files that a configuration names, and of what it needs in the data directory.
-pub(crate) fn problems_of_files(config: &Config, directory: Option<&Path>) -> Problems {
+fn problems_of_files(config: &Config, directory: Option<&Path>) -> Problems {
     let mut problems = Vec::new();
     let mut note = |key: &str, found: fogmux_auth::Problems| {
         problems.extend(found.0.into_iter().map(|found| problem(key, found)));

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod command_line;
+mod damage;
 mod devices;
 mod doctor;
 mod doors;

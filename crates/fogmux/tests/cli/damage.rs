@@ -1,0 +1,130 @@
+//! Damaged files of a data directory: where `fogmux serve` refuses to start, `fogmux check` refuses as well, and where
+//! `fogmux check` refuses, `fogmux doctor` has a problem.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::doctor::LISTENERS;
+use crate::support::{Gateway, fogmux, run};
+
+/// The files of a gateway that has been in use.
+const FILES: [&str; 11] = [
+    "users.toml",
+    "acl.toml",
+    "psk.toml",
+    "certificates.toml",
+    "files-in-use",
+    "oscore/sensor.toml",
+    "pki/ca.pem",
+    "pki/ca.key",
+    "pki/crl.pem",
+    "pki/server.pem",
+    "pki/server.key",
+];
+
+type Damage = fn(&Path);
+
+const DAMAGES: [(&str, Damage); 4] = [
+    ("gone", |file| fs::remove_file(file).unwrap()),
+    ("empty", |file| fs::write(file, "").unwrap()),
+    ("garbage", |file| fs::write(file, "\u{1}garbage = [\n").unwrap()),
+    ("a directory", |file| {
+        fs::remove_file(file).unwrap();
+        fs::create_dir(file).unwrap();
+    }),
+];
+
+#[test]
+fn what_keeps_a_gateway_from_starting_is_found_by_check_and_by_doctor() {
+    let home = tempfile::tempdir().unwrap();
+    let (used, data) = (home.path().join("used"), home.path().join("data"));
+    fs::write(home.path().join("fogmux.toml"), "").unwrap();
+    used_gateway(&used);
+    assert_eq!(verdicts(&used, home.path()), (None, 0, 0), "what is not damaged");
+    let mut wrong = Vec::new();
+    for file in FILES {
+        for (how, damage) in DAMAGES {
+            copy(&used, &data);
+            damage(&data.join(file));
+            let (serve, check, doctor) = verdicts(&data, home.path());
+            if serve.is_some() && check != 78 || check != 0 && doctor == 0 {
+                wrong.push(format!("{file} {how}: serve {serve:?}, check {check}, doctor {doctor}"));
+            }
+            // A start heals these, but something has damaged them.
+            if file == "pki/server.key" && how != "a directory" && doctor != 69 {
+                wrong.push(format!("{file} {how}: doctor {doctor}"));
+            }
+            // A start does not need it, but the next renewal does.
+            if file == "pki/ca.key" && (check, doctor == 0) != (78, false) {
+                wrong.push(format!("{file} {how}: check {check}, doctor {doctor}"));
+            }
+            fs::remove_dir_all(&data).unwrap();
+        }
+    }
+    copy(&used, &data);
+    fs::copy(data.join("oscore/sensor.toml"), data.join("oscore/twin.toml")).unwrap();
+    let twins = verdicts(&data, home.path());
+    if twins != (Some(78), 78, 78) {
+        wrong.push(format!("two contexts with the same identifiers: {twins:?}"));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Makes the data directory of a gateway that has run with all files that it must not miss.
+fn used_gateway(data: &Path) {
+    Gateway::start(data, &[]).stop();
+    let text = data.to_str().unwrap();
+    for arguments in [&["pki", "client", "device"][..], &["pki", "revoke", "device"], &["pki", "psk", "sensor"]] {
+        let done = run(&[arguments, &["--data", text]].concat());
+        assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+    }
+    let out = data.parent().unwrap().join("device");
+    let done = run(&["pki", "oscore", "sensor", "--data", text, "--out", out.to_str().unwrap()]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    fs::write(data.join("acl.toml"), "[[allow]]\nuser = \"admin\"\nboth = [\"#\"]\n").unwrap();
+    fs::write(data.join("certificates.toml"), "# nobody\n").unwrap();
+    Gateway::start(data, &[]).stop();
+    fs::remove_file(data.join("test.log")).unwrap();
+    fs::remove_file(data.join("admin-password")).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(data, open).unwrap();
+    let in_use = fs::read_to_string(data.join("files-in-use")).unwrap();
+    assert_eq!(in_use.lines().count(), 6, "{in_use}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    let done = std::process::Command::new("cp").arg("-rp").args([from, to]).status().expect("cp is there");
+    assert!(done.success());
+}
+
+/// The exit codes of serve, if it refuses to start, of check and of doctor.
+fn verdicts(data: &Path, home: &Path) -> (Option<i32>, i32, i32) {
+    let (data, file) = (data.to_str().unwrap(), home.join("fogmux.toml"));
+    let file = file.to_str().unwrap();
+    let check = run(&["check", file, "--data", data]).code;
+    let set = LISTENERS.map(|name| format!("listeners.{name}.address = \"127.0.0.1:0\"\n")).concat();
+    let free = home.join("free.toml");
+    fs::write(&free, set).unwrap();
+    let doctor = run(&["doctor", "--config", free.to_str().unwrap(), "--data", data]).code;
+    let mut serve = fogmux(&["serve", "--free-ports", "--json", "--config", file, "--data", data]);
+    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary is built");
+    // The banner, or the end.
+    let mut line = String::new();
+    let stdout = serve.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("read");
+    if !line.is_empty() {
+        let _ = serve.kill();
+        let _ = serve.wait();
+        return (None, check, doctor);
+    }
+    let begun = Instant::now();
+    loop {
+        match serve.try_wait().expect("a child") {
+            Some(ended) => return (ended.code(), check, doctor),
+            None if begun.elapsed() > Duration::from_secs(60) => panic!("it neither starts nor ends"),
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
