@@ -15,6 +15,7 @@ mod limits;
 mod listeners;
 mod machine;
 mod pi;
+mod readers;
 mod sockets;
 
 use std::path::{Path, PathBuf};
@@ -109,6 +110,7 @@ fn examine(mut subject: Subject<'_>, valid: bool, readable: bool, report: &mut R
         acme::examine(&subject, report);
     }
     files::examine(&subject, report);
+    readers::examine(&subject, report);
     clock::examine(&subject, report);
     disk::examine(&subject, report);
     limits::examine(&subject, report);
@@ -135,7 +137,9 @@ mod tests {
         let directory = directory.path().into();
         let subject =
             Subject { machine: &machine, config: &config, config_file: None, directory, running: None, now: now() };
-        examine(subject, true, true, &mut report);
+        let mut more = Report::default();
+        examine(subject, true, true, &mut more);
+        report.0.extend(more.0);
         let ours: Vec<&str> = report
             .0
             .iter()
