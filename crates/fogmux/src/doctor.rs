@@ -70,11 +70,7 @@ pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
     let mut report = Report::default();
     let file = gateway.config.as_deref();
     let unreadable = kinds::examine(file, &directory, &mut report);
-    let config = if unreadable.configuration {
-        None
-    } else {
-        configuration::examine(file, &directory, unreadable.data, &mut report)
-    };
+    let config = if unreadable.configuration { None } else { configuration::examine(file, &directory, &mut report) };
     let valid = config.is_some();
     // Without a valid configuration the machine and the data directory are examined as with the defaults.
     let config = config.unwrap_or_default();
@@ -131,7 +127,7 @@ mod tests {
         let file = directory.path().join("fogmux.toml");
         std::fs::write(&file, "[workers]\ncount = \"many\"\n").unwrap();
         let mut report = Report::default();
-        assert!(configuration::examine(Some(&file), directory.path(), false, &mut report).is_none());
+        assert!(configuration::examine(Some(&file), directory.path(), &mut report).is_none());
         std::fs::write(directory.path().join("acl.toml"), "[[allow]]\nwho = 1\n").unwrap();
         let (machine, config) = (Machine::here(), Config::default());
         let directory = directory.path().into();

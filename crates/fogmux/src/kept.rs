@@ -14,7 +14,6 @@ use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::home;
-use crate::regular;
 
 const USERS: &str = "users";
 const ACL: &str = "access rules";
@@ -97,7 +96,7 @@ impl Kept {
     /// Writes the list for the next start.
     pub(crate) fn save(self, directory: &Path) -> io::Result<()> {
         let (file, text) = (directory.join(data::IN_USE), self.to_text());
-        if std::fs::read_to_string(&file).is_ok_and(|before| before == text) {
+        if fogmux_file::read_to_string(&file).is_ok_and(|before| before == text) {
             return Ok(());
         }
         data::replace_private(&file, text.as_bytes())
@@ -133,8 +132,7 @@ impl Kept {
 /// Refuses to start without files that were there when the gateway ran last.
 pub(crate) fn check_start(config: &Config, directory: &Path) -> Result<(), Failure> {
     let list = directory.join(data::IN_USE);
-    let read = regular::check_if_there(&list).and_then(|()| std::fs::read_to_string(&list));
-    let text = match read {
+    let text = match fogmux_file::read_to_string(&list) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Failure::io(list.display(), &error)),
@@ -165,7 +163,7 @@ fn refuse(gone: &[String]) -> Result<(), Failure> {
 
 /// Returns whether a file contains anything but white space; a comment is enough. `None` if it cannot be read.
 fn says_something(file: &Path) -> Option<bool> {
-    match std::fs::read(file) {
+    match fogmux_file::read(file) {
         Ok(bytes) => Some(!bytes.trim_ascii().is_empty()),
         Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(false),
     }

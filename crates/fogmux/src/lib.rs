@@ -50,7 +50,6 @@ mod output;
 mod parent;
 mod passwd;
 mod pki;
-mod regular;
 mod rollover;
 mod serve;
 mod terminal;

@@ -13,7 +13,7 @@ use super::{Judged, of_file};
 use crate::config::{Config, Location, Problem};
 use crate::exit::Failure;
 use crate::oscore::{self, Keyring};
-use crate::{acme, data, home, kept, regular, rollover};
+use crate::{acme, data, home, kept, rollover};
 
 /// Judges the files in `directory`. A directory that is closed to this user is not judged: its gateway may read it.
 pub(super) fn judge(config: &Config, directory: &Path) -> Judged {
@@ -80,6 +80,10 @@ impl Judged {
                 (_, _) => {}
             }
         }
+        // Those of a rollover.
+        for name in ["ca-next.key", "ca-old.key"] {
+            self.is_readable("tls", &pki.join(name));
+        }
         if self.problems.is_empty() && authority.exists() {
             self.rollover(&authority);
         }
@@ -143,7 +147,7 @@ impl Judged {
     fn is_readable(&mut self, key: &str, file: &Path) -> bool {
         let there = std::fs::symlink_metadata(file).is_ok();
         let regular =
-            regular::check_if_there(file).map_err(|error| self.note(key, Found::of_file(file, error.to_string())));
+            fogmux_file::check_if_there(file).map_err(|error| self.note(key, Found::of_file(file, error.to_string())));
         there && regular.is_ok()
     }
 

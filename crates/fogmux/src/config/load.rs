@@ -56,7 +56,7 @@ fn ordered(mut problems: Vec<Problem>, sources: &[Source]) -> Problems {
 }
 
 fn read(file: &Path) -> Result<Source, (PathBuf, std::io::Error)> {
-    match std::fs::read_to_string(file) {
+    match fogmux_file::read_to_string(file) {
         Ok(text) => Ok(Source::new(file, text)),
         Err(error) => Err((file.to_owned(), error)),
     }

@@ -11,9 +11,8 @@ use crate::modes::quoted;
 /// The parts that are not examined without the right to read the configuration and the files that it names.
 const AS_ROOT: &str = "listeners, rules and certificates are examined as root only";
 
-/// Returns it if it can be examined: it is valid itself, and this user may read the files that it names. Files of the
-/// data directory are left out if they are none that can be read.
-pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, report: &mut Report) -> Option<Config> {
+/// Returns it if it can be examined: it is valid itself, and this user may read the files that it names.
+pub(super) fn examine(file: Option<&Path>, directory: &Path, report: &mut Report) -> Option<Config> {
     let named = file.map_or_else(|| "the built-in defaults".to_owned(), |file| file.display().to_string());
     let mend = file.map(|file| format!("fogmux check {}", quoted(file))).unwrap_or_default();
     let owner = std::fs::metadata(directory).map(|found| found.uid());
@@ -43,7 +42,7 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, r
             return None;
         }
     };
-    let judged = check::of_files(&config, (!unreadable).then_some(directory));
+    let judged = check::of_files(&config, Some(directory));
     let is_hidden = foreign && judged.problems.iter().any(|problem| is_refused(&problem.found));
     let is_refused = !judged.problems.is_empty();
     refuse(Problems(judged.problems));
@@ -54,8 +53,7 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, r
         return (!is_hidden).then_some(config);
     }
     report.ok("configuration", format!("{named}: valid"));
-    let remarks = if unreadable { Vec::new() } else { check::remarks(&config, Some(directory)) };
-    for remark in remarks {
+    for remark in check::remarks(&config, Some(directory)) {
         report.warning("configuration-remark", remark, "");
     }
     Some(config)
@@ -78,7 +76,7 @@ mod tests {
         let examined = |text: &str| {
             std::fs::write(&file, text).unwrap();
             let mut report = Report::default();
-            assert!(examine(Some(&file), home.path(), false, &mut report).is_none());
+            assert!(examine(Some(&file), home.path(), &mut report).is_none());
             report.worst()
         };
         assert_eq!(examined("[tls]\nkey_file = \"/nowhere\"\n"), Level::Problem);

@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use crate::doctor::LISTENERS;
-use crate::support::{Gateway, fogmux, run};
+use crate::support::{Gateway, fogmux, run, signal};
 
 /// The files of a gateway that has been in use.
 const FILES: [&str; 11] = [
@@ -49,7 +48,7 @@ fn what_keeps_a_gateway_from_starting_is_found_by_check_and_by_doctor() {
             copy(&used, &data);
             damage(&data.join(file));
             let (serve, check, doctor) = verdicts(&data, home.path());
-            if serve.is_some() && check != 78 || check != 0 && doctor == 0 {
+            if serve.is_some() && (check, doctor) != (78, 78) || check != 0 && doctor == 0 {
                 wrong.push(format!("{file} {how}: serve {serve:?}, check {check}, doctor {doctor}"));
             }
             // A start heals these, but something has damaged them.
@@ -70,6 +69,58 @@ fn what_keeps_a_gateway_from_starting_is_found_by_check_and_by_doctor() {
         wrong.push(format!("two contexts with the same identifiers: {twins:?}"));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A FIFO whose other end nobody opens, and a device without an end, where files are read.
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let (used, data, file) = (home.path().join("used"), home.path().join("data"), home.path().join("fogmux.toml"));
+    fs::write(&file, "").unwrap();
+    used_gateway(&used);
+    let kinds: [(&str, Damage); 2] = [
+        ("a FIFO", |file| {
+            let done = Command::new("mkfifo").arg(file).status().expect("mkfifo is there");
+            assert!(done.success());
+        }),
+        ("a device", |file| std::os::unix::fs::symlink("/dev/zero", file).unwrap()),
+    ];
+    for name in FILES {
+        for (how, make) in kinds {
+            copy(&used, &data);
+            fs::remove_file(data.join(name)).unwrap();
+            make(&data.join(name));
+            let found = verdicts(&data, home.path());
+            assert!(matches!(found, (Some(74 | 78), 78, 78)), "{name} is {how}: {found:?}");
+            fs::remove_dir_all(&data).unwrap();
+        }
+    }
+    fs::create_dir(home.path().join("conf.d")).unwrap();
+    let more = home.path().join("conf.d/more.toml");
+    for (how, make) in kinds {
+        make(&more);
+        assert_eq!(verdicts(&used, home.path()), (Some(78), 78, 78), "a file of conf.d is {how}");
+        fs::remove_file(&more).unwrap();
+    }
+}
+
+#[test]
+fn a_fifo_in_place_of_a_watched_file_stops_no_running_gateway() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    used_gateway(&data);
+    let gateway = Gateway::start(&data, &[]);
+    for name in ["acl.toml", "psk.toml", "users.toml"] {
+        fs::remove_file(data.join(name)).unwrap();
+        let done = Command::new("mkfifo").arg(data.join(name)).status().expect("mkfifo is there");
+        assert!(done.success());
+        gateway.wait_for_log(&format!("{name}: cannot be read: is no regular file"));
+        fs::remove_file(data.join(name)).unwrap();
+        fs::write(data.join(name), "").unwrap();
+    }
+    gateway.hang_up();
+    gateway.wait_for_log("nothing was reloaded");
+    assert_eq!(gateway.stop(), 0);
 }
 
 /// Makes the data directory of a gateway that has run with all files that it must not miss.
@@ -95,7 +146,7 @@ fn used_gateway(data: &Path) {
 }
 
 fn copy(from: &Path, to: &Path) {
-    let done = std::process::Command::new("cp").arg("-rp").args([from, to]).status().expect("cp is there");
+    let done = Command::new("cp").arg("-rp").args([from, to]).status().expect("cp is there");
     assert!(done.success());
 }
 
@@ -103,28 +154,36 @@ fn copy(from: &Path, to: &Path) {
 fn verdicts(data: &Path, home: &Path) -> (Option<i32>, i32, i32) {
     let (data, file) = (data.to_str().unwrap(), home.join("fogmux.toml"));
     let file = file.to_str().unwrap();
-    let check = run(&["check", file, "--data", data]).code;
+    let code = |arguments: &[&str]| bounded(arguments).output().expect("sh is there").status.code().unwrap_or(-1);
+    let check = code(&["check", file, "--data", data]);
     let set = LISTENERS.map(|name| format!("listeners.{name}.address = \"127.0.0.1:0\"\n")).concat();
     let free = home.join("free.toml");
     fs::write(&free, set).unwrap();
-    let doctor = run(&["doctor", "--config", free.to_str().unwrap(), "--data", data]).code;
-    let mut serve = fogmux(&["serve", "--free-ports", "--json", "--config", file, "--data", data]);
-    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary is built");
+    let doctor = code(&["doctor", "--config", free.to_str().unwrap(), "--data", data]);
+    let mut serve = bounded(&["serve", "--free-ports", "--json", "--config", file, "--data", data]);
+    let mut serve = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("sh is there");
     // The banner, or the end.
     let mut line = String::new();
     let stdout = serve.stdout.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("read");
     if !line.is_empty() {
-        let _ = serve.kill();
-        let _ = serve.wait();
+        signal(serve.id(), "TERM");
+        serve.wait().expect("a child");
         return (None, check, doctor);
     }
-    let begun = Instant::now();
-    loop {
-        match serve.try_wait().expect("a child") {
-            Some(ended) => return (ended.code(), check, doctor),
-            None if begun.elapsed() > Duration::from_secs(60) => panic!("it neither starts nor ends"),
-            None => std::thread::sleep(Duration::from_millis(5)),
-        }
+    (serve.wait().expect("a child").code(), check, doctor)
+}
+
+/// The binary for at most a minute, with at most 8 GB of addresses.
+fn bounded(arguments: &[&str]) -> Command {
+    let plain = fogmux(arguments);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 8000000; exec timeout 60 \"$0\" \"$@\""]).arg(plain.get_program()).args(arguments);
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
     }
+    command
 }
