@@ -27,8 +27,11 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         let directory = directory_of(arguments, file);
         let mut judged = of_files(&config, directory.as_deref());
         judged.add(dates::judge(&config, SystemTime::now()));
-        let Judged { mut problems, tolerated, warnings, closed } = judged;
-        problems.extend(tolerated);
+        let Judged { mut problems, tolerated, mut warnings, closed } = judged;
+        match arguments.reload {
+            true => warnings.extend(tolerated.iter().map(ToString::to_string)),
+            false => problems.extend(tolerated),
+        }
         if !problems.is_empty() {
             return Err(ReadError::Problems(Problems(problems)));
         }
