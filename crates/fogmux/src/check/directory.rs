@@ -101,6 +101,10 @@ impl Judged {
             let read = ClientTrust::load_with(&believed, &lists, tls.crl_expiry);
             read.map(drop).unwrap_or_else(|error| self.note("tls", of_file(&believed, error)));
         }
+        // A directory in its place is moved away, as everything else that is damaged. A FIFO is not opened.
+        if tls.certificate_file.is_none() && !certificate.is_dir() {
+            self.is_readable("tls", &certificate);
+        }
         // One that is damaged is made anew, one whose key may not be read is not.
         let is_own = tls.certificate_file.is_none() && certificate.exists() && self.is_readable("tls", &key);
         if is_own
