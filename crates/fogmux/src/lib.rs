@@ -36,6 +36,7 @@ mod exit;
 mod home;
 mod import;
 mod installed;
+mod interrupted;
 mod kept;
 mod later;
 #[cfg(feature = "mqtt")]

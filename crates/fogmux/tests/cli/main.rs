@@ -13,3 +13,4 @@ mod readme;
 mod reread;
 mod rollover;
 mod support;
+mod unfinished;
