@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
     let directory = gateway.directory()?;
     if !directory.is_dir() {
         let text = format!("{}: there is no data directory; name it with --data DIR", directory.display());
-        return Err(Failure::new(Status::Unavailable, text));
+        return Err(Failure::new(Status::NoInput, text));
     }
     let store = gateway.config.store.path.clone();
     let contents = Contents {

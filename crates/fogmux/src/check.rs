@@ -74,6 +74,7 @@ pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> 
     let mut remarks = warnings(config, directory);
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| silent_groups(name, listener)));
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| no_logins(name, listener)));
+    remarks.extend(nothing_listens(config));
     remarks.extend(nothing_told(config));
     remarks.extend(no_lists(config, directory));
     let file = |named: &Option<PathBuf>, name: &str| {
@@ -103,6 +104,12 @@ fn silent_groups(name: &str, listener: &Listener) -> Option<String> {
              admitted at none of its addresses"
         )
     })
+}
+
+/// Remarks on a gateway that nobody can reach.
+fn nothing_listens(config: &Config) -> Option<String> {
+    let is_silent = !config.listeners.each().any(|(_, listener)| listener.enabled);
+    is_silent.then(|| "listeners: none is enabled, so nobody reaches the gateway".to_owned())
 }
 
 /// Remarks on multicast DNS without a listener that other hosts reach.
@@ -308,9 +315,8 @@ pub(crate) enum ReadError {
 
 /// Reads files and command line into one configuration.
 pub(crate) fn read(file: Option<&Path>, settings: &[String]) -> Result<Config, ReadError> {
-    let sources = sources(file, settings).map_err(|(file, error)| {
-        ReadError::Unreadable(Failure::new(Status::Config, format!("{}: {error}", file.display())))
-    })?;
+    let sources = sources(file, settings)
+        .map_err(|unreadable| ReadError::Unreadable(Failure::new(Status::Config, unreadable.to_string())))?;
     load(&sources).map_err(ReadError::Problems)
 }
 
@@ -349,6 +355,7 @@ mod tests {
             ("[listeners.mqtts]\nauth = []\n", "listeners.mqtts.auth"),
             ("[tls]\ncrl_expiry = \"refuse\"\n", "tls.crl_expiry"),
             ("[discovery]\nmdns = true\n", "discovery.mdns"),
+            ("[listeners.defaults]\nenabled = false\n", "listeners: none is enabled"),
         ] {
             assert!(said(text).starts_with(key), "{text}: {}", said(text));
         }
