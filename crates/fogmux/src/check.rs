@@ -179,14 +179,14 @@ fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
     ))
 }
 
-/// What is said of the files of a configuration.
+/// The findings on the files of a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     /// The problems for which a start or a reload would be refused.
     pub(crate) problems: Vec<Problem>,
     /// Problems with which a gateway starts, and takes its files at a reload.
     pub(crate) tolerated: Vec<Problem>,
-    /// What will be a problem.
+    /// Problems to come.
     pub(crate) warnings: Vec<String>,
     /// Why the files of the data directory could not be judged.
     pub(crate) closed: Option<String>,

@@ -14,7 +14,7 @@ pub(crate) enum Status {
     Usage = 64,
     /// Input or a response is malformed.
     DataErr = 65,
-    /// What is to be read is not there: a data directory; for `bench compare` an experiment with repetitions in both
+    /// The input is not there: a data directory; for `bench compare` an experiment with repetitions in both
     /// reports; for `--resume` a measurement that was interrupted.
     NoInput = 66,
     /// The other side is not there, did not answer in time or refused for its own reasons.

@@ -1,4 +1,4 @@
-//! What a command leaves behind when a signal ends it: nothing, because its unfinished files have all keys.
+//! Commands that a signal ends: they leave nothing behind, because their unfinished files have all keys.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -34,7 +34,7 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     owners(directory, report);
 }
 
-/// What a restore left that was killed: all keys of a gateway, where nobody looks.
+/// Directories that a killed restore has left: they have all keys of a gateway, where nobody looks.
 fn left(directory: &Path, report: &mut Report) {
     for path in restore::abandoned_beside(directory) {
         let text = format!("{}: left by `fogmux restore`, which was ended; it has keys", shown(&path));

@@ -116,7 +116,7 @@ fn of_system(machine: &Machine, uid: u32, gid: u32) -> Reader {
 fn obstacle(reader: &Reader, file: &Path) -> Option<(PathBuf, May)> {
     const READ: u32 = 0o4;
     const SEARCH: u32 = 0o1;
-    // What a link leads to is read.
+    // A link is followed.
     let real = file.canonicalize().ok()?;
     let above: Vec<&Path> = real.ancestors().skip(1).collect();
     let path = above.into_iter().rev().map(|directory| (directory, SEARCH)).chain([(real.as_path(), READ)]);
