@@ -61,7 +61,7 @@ fn unit_text(text: &str) -> Result<()> {
         // Codes of ExecStartPre= would not prevent a restart.
         FINAL_CODES.to_owned(),
         format!("ExecStart={INSTALLED} serve --config {CONFIG}"),
-        format!("ExecReload={INSTALLED} check {CONFIG}"),
+        format!("ExecReload={INSTALLED} check --reload {CONFIG}"),
         "ExecReload=/bin/kill -HUP $MAINPID".to_owned(),
         // Without netlink no interface is found, and discovery by multicast is silent.
         "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK".to_owned(),

@@ -217,7 +217,7 @@ impl Acl {
     /// # Errors
     /// Everything that is wrong with the file, with its lines.
     pub fn load(path: &Path) -> Result<Self, Problems> {
-        match std::fs::read_to_string(path) {
+        match fogmux_file::read_to_string(path) {
             Ok(text) => file::parse(path, &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(Problems::of_file(path, "the access file does not exist; an empty one refuses everything"))

@@ -59,7 +59,7 @@ impl Original {
         if metadata.len() > bytes_max {
             return Err(unchangeable(&path, format!("larger than {bytes_max} bytes")));
         }
-        let bytes = std::fs::read(&path).map_err(|error| unchangeable(&path, error))?;
+        let bytes = fogmux_file::read(&path).map_err(|error| unchangeable(&path, error))?;
         Ok(Self { path, read: Some((bytes, metadata)) })
     }
 
@@ -99,7 +99,7 @@ impl Original {
         let mut made = self.beside()?;
         made.write(bytes).map_err(failed)?;
         // As late as can be. What others write between this and the next line is lost; `passwd` holds the lock.
-        let now = match std::fs::read(&self.path) {
+        let now = match fogmux_file::read(&self.path) {
             Ok(now) => Some(now),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),

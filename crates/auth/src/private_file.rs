@@ -9,7 +9,7 @@ use std::{
 /// Reads a text file; `None` where nothing has its name. A link to a file that is not there is an error: what it leads
 /// to may refuse somebody, and may only not be mounted yet.
 pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
+    match fogmux_file::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match std::fs::symlink_metadata(path) {
             Ok(_) => Err(io::Error::new(io::ErrorKind::NotFound, "it is a link to a file that does not exist")),
             Err(_) => Ok(None),

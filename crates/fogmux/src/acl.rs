@@ -141,6 +141,8 @@ fn named_here(authority: &Authority, config: &Config, arguments: &AclTest) -> Re
 }
 
 fn certificate(file: &str) -> Result<ClientCertificate, Failure> {
+    // A file that cannot be read is no wrong certificate, as it is no wrong token.
+    fogmux_file::open(file.as_ref()).map_err(|error| Failure::io(file, &error))?;
     let broken = |error: String| Failure::new(Status::DataErr, format!("{file}: {error}"));
     let chain = pem::certificates(file.as_ref()).map_err(|error| Failure::new(Status::DataErr, error))?;
     ClientCertificate::parse(chain.first().map(AsRef::as_ref).unwrap_or_default())

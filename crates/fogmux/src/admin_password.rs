@@ -14,7 +14,7 @@ pub(crate) const FILE: &str = "admin-password";
 
 /// Deletes the file if its password is no longer the administrator's. A disabled administrator keeps it.
 pub(crate) fn look(authority: &Authority, directory: &Path) {
-    let Ok(text) = std::fs::read_to_string(directory.join(FILE)).map(Zeroizing::new) else { return };
+    let Ok(text) = fogmux_file::read_to_string(&directory.join(FILE)).map(Zeroizing::new) else { return };
     let password = text.lines().next().unwrap_or_default();
     if authority.rules().users().is_disabled(ADMIN) {
         return;

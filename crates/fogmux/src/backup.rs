@@ -31,6 +31,7 @@ use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::installed;
+use crate::interrupted;
 use crate::oscore;
 use crate::output::say;
 use manifest::Manifest;
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
     let directory = gateway.directory()?;
     if !directory.is_dir() {
         let text = format!("{}: there is no data directory; name it with --data DIR", directory.display());
-        return Err(Failure::new(Status::Unavailable, text));
+        return Err(Failure::new(Status::NoInput, text));
     }
     let store = gateway.config.store.path.clone();
     let contents = Contents {
@@ -67,12 +68,25 @@ pub(crate) fn run(arguments: &Backup) -> Result<(), Failure> {
         let text = format!("{} is in the data directory, of which it would be a part", arguments.file.display());
         return Err(Failure::new(Status::Usage, text));
     } else {
+        interrupted::listen()?;
         let target = Target::create(&arguments.file)?;
         let made = contents.write(&mut BufWriter::new(&target.file))?;
+        let _finishing = interrupted::hold();
         target.put_in_place()?;
         made
     };
+    warn_of_abandoned(&arguments.file);
     report(arguments, &made)
+}
+
+/// Warns of other backups beside a file that were ended before they could remove what they had written.
+fn warn_of_abandoned(file: &Path) {
+    if file.as_os_str() == "-" {
+        return;
+    }
+    for path in target::abandoned_beside(file) {
+        eprintln!("fogmux: warning: {}: left by a backup that was ended; it has keys: remove it", path.display());
+    }
 }
 
 /// A backup that was written.

@@ -24,17 +24,18 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         return say!("{REFERENCE}");
     };
     let checked = read(Some(file), &[]).and_then(|config| {
-        let judged = dates::judge(&config, SystemTime::now());
         let directory = directory_of(arguments, file);
-        let mut problems = problems_of_files(&config, directory.as_deref());
-        problems.0.extend(judged.problems);
-        let of_data = directory.as_deref().map(|directory| directory::judge(&config, directory)).unwrap_or_default();
-        problems.0.extend(of_data.problems);
-        let warnings = || {
-            let all = remarks(&config, directory.as_deref()).into_iter().chain(judged.warnings);
-            all.chain(of_data.warnings).collect::<Vec<_>>()
-        };
-        if problems.0.is_empty() { Ok(warnings()) } else { Err(ReadError::Problems(problems)) }
+        let mut judged = of_files(&config, directory.as_deref());
+        judged.add(dates::judge(&config, SystemTime::now()));
+        let Judged { mut problems, tolerated, mut warnings, closed } = judged;
+        match arguments.reload {
+            true => warnings.extend(tolerated.iter().map(ToString::to_string)),
+            false => problems.extend(tolerated),
+        }
+        if !problems.is_empty() {
+            return Err(ReadError::Problems(Problems(problems)));
+        }
+        Ok(remarks(&config, directory.as_deref()).into_iter().chain(warnings).chain(closed).collect::<Vec<_>>())
     });
     match checked {
         Ok(warnings) if arguments.json => {
@@ -73,6 +74,7 @@ pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> 
     let mut remarks = warnings(config, directory);
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| silent_groups(name, listener)));
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| no_logins(name, listener)));
+    remarks.extend(nothing_listens(config));
     remarks.extend(nothing_told(config));
     remarks.extend(no_lists(config, directory));
     let file = |named: &Option<PathBuf>, name: &str| {
@@ -102,6 +104,12 @@ fn silent_groups(name: &str, listener: &Listener) -> Option<String> {
              admitted at none of its addresses"
         )
     })
+}
+
+/// Remarks on a gateway that nobody can reach.
+fn nothing_listens(config: &Config) -> Option<String> {
+    let is_silent = !config.listeners.each().any(|(_, listener)| listener.enabled);
+    is_silent.then(|| "listeners: none is enabled, so nobody reaches the gateway".to_owned())
 }
 
 /// Remarks on multicast DNS without a listener that other hosts reach.
@@ -171,8 +179,39 @@ fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
     ))
 }
 
+/// The findings on the files of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// The problems for which a start or a reload would be refused.
+    pub(crate) problems: Vec<Problem>,
+    /// Problems with which a gateway starts, and takes its files at a reload.
+    pub(crate) tolerated: Vec<Problem>,
+    /// Problems to come.
+    pub(crate) warnings: Vec<String>,
+    /// Why the files of the data directory could not be judged.
+    pub(crate) closed: Option<String>,
+}
+
+impl Judged {
+    fn add(&mut self, more: Self) {
+        let Self { problems, tolerated, warnings, closed } = more;
+        self.problems.extend(problems);
+        self.tolerated.extend(tolerated);
+        self.warnings.extend(warnings);
+        self.closed = self.closed.take().or(closed);
+    }
+}
+
+/// Judges the files that a configuration names, and those of the data directory that stand in for files it does not
+/// name. Their dates are left out.
+pub(crate) fn of_files(config: &Config, directory: Option<&Path>) -> Judged {
+    let mut judged = Judged { problems: problems_of_files(config, directory).0, ..Judged::default() };
+    judged.add(directory.map(|directory| directory::judge(config, directory)).unwrap_or_default());
+    judged
+}
+
 /// Returns the problems inside the files that a configuration names, and of what it needs in the data directory.
-pub(crate) fn problems_of_files(config: &Config, directory: Option<&Path>) -> Problems {
+fn problems_of_files(config: &Config, directory: Option<&Path>) -> Problems {
     let mut problems = Vec::new();
     let mut note = |key: &str, found: fogmux_auth::Problems| {
         problems.extend(found.0.into_iter().map(|found| problem(key, found)));
@@ -276,9 +315,8 @@ pub(crate) enum ReadError {
 
 /// Reads files and command line into one configuration.
 pub(crate) fn read(file: Option<&Path>, settings: &[String]) -> Result<Config, ReadError> {
-    let sources = sources(file, settings).map_err(|(file, error)| {
-        ReadError::Unreadable(Failure::new(Status::Config, format!("{}: {error}", file.display())))
-    })?;
+    let sources = sources(file, settings)
+        .map_err(|unreadable| ReadError::Unreadable(Failure::new(Status::Config, unreadable.to_string())))?;
     load(&sources).map_err(ReadError::Problems)
 }
 
@@ -317,6 +355,7 @@ mod tests {
             ("[listeners.mqtts]\nauth = []\n", "listeners.mqtts.auth"),
             ("[tls]\ncrl_expiry = \"refuse\"\n", "tls.crl_expiry"),
             ("[discovery]\nmdns = true\n", "discovery.mdns"),
+            ("[listeners.defaults]\nenabled = false\n", "listeners: none is enabled"),
         ] {
             assert!(said(text).starts_with(key), "{text}: {}", said(text));
         }

@@ -141,6 +141,9 @@ pub(crate) struct Check {
     /// Data directory, for what depends on files in it [default: the installed service's, else your own as of serve]
     #[arg(long = "data", value_name = "DIR", conflicts_with = "defaults")]
     pub(crate) directory: Option<PathBuf>,
+    /// Refuse only what a running gateway would: what has expired is a warning
+    #[arg(long, conflicts_with = "defaults")]
+    pub(crate) reload: bool,
     /// Print the errors as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -66,6 +66,23 @@ pub(crate) fn found(file: PathBuf) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
+/// Refuses what is no file where the files of the gateway's own authority are: to open a FIFO takes until somebody
+/// writes to it.
+pub(crate) fn check_authority(directory: &Path) -> Result<(), Failure> {
+    let files = std::fs::read_dir(directory.join(PKI)).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_read = |file: &PathBuf| file.extension().is_some_and(|ending| ending == "pem" || ending == "key");
+    for file in files.filter(is_read) {
+        match fogmux_file::check_if_there(&file) {
+            // A directory is refused by who reads it.
+            Err(error) if error.kind() != std::io::ErrorKind::IsADirectory => {
+                return Err(Failure::new(Status::Config, format!("{}: {error}", file.display())));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
 /// Writes a file that only its owner can read, replacing any previous one; as root for the owner of the directory.
 pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::io::Write as _;

@@ -15,6 +15,7 @@ mod limits;
 mod listeners;
 mod machine;
 mod pi;
+mod readers;
 mod sockets;
 
 use std::path::{Path, PathBuf};
@@ -69,11 +70,7 @@ pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
     let mut report = Report::default();
     let file = gateway.config.as_deref();
     let unreadable = kinds::examine(file, &directory, &mut report);
-    let config = if unreadable.configuration {
-        None
-    } else {
-        configuration::examine(file, &directory, unreadable.data, &mut report)
-    };
+    let config = if unreadable.configuration { None } else { configuration::examine(file, &directory, &mut report) };
     let valid = config.is_some();
     // Without a valid configuration the machine and the data directory are examined as with the defaults.
     let config = config.unwrap_or_default();
@@ -109,6 +106,7 @@ fn examine(mut subject: Subject<'_>, valid: bool, readable: bool, report: &mut R
         acme::examine(&subject, report);
     }
     files::examine(&subject, report);
+    readers::examine(&subject, report);
     clock::examine(&subject, report);
     disk::examine(&subject, report);
     limits::examine(&subject, report);
@@ -129,13 +127,15 @@ mod tests {
         let file = directory.path().join("fogmux.toml");
         std::fs::write(&file, "[workers]\ncount = \"many\"\n").unwrap();
         let mut report = Report::default();
-        assert!(configuration::examine(Some(&file), directory.path(), false, &mut report).is_none());
+        assert!(configuration::examine(Some(&file), directory.path(), &mut report).is_none());
         std::fs::write(directory.path().join("acl.toml"), "[[allow]]\nwho = 1\n").unwrap();
         let (machine, config) = (Machine::here(), Config::default());
         let directory = directory.path().into();
         let subject =
             Subject { machine: &machine, config: &config, config_file: None, directory, running: None, now: now() };
-        examine(subject, true, true, &mut report);
+        let mut more = Report::default();
+        examine(subject, true, true, &mut more);
+        report.0.extend(more.0);
         let ours: Vec<&str> = report
             .0
             .iter()

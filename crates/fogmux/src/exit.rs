@@ -14,8 +14,8 @@ pub(crate) enum Status {
     Usage = 64,
     /// Input or a response is malformed.
     DataErr = 65,
-    /// `bench compare`: no experiment has repetitions in both reports; `--resume`: nothing was interrupted.
-    #[cfg(feature = "bench")]
+    /// The input is not there: a data directory; for `bench compare` an experiment with repetitions in both
+    /// reports; for `--resume` a measurement that was interrupted.
     NoInput = 66,
     /// The other side is not there, did not answer in time or refused for its own reasons.
     Unavailable = 69,

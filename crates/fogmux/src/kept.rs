@@ -14,7 +14,6 @@ use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::home;
-use crate::regular;
 
 const USERS: &str = "users";
 const ACL: &str = "access rules";
@@ -74,16 +73,16 @@ impl Kept {
     /// Users and certificates refuse by entries, so an empty file is equivalent to none; empty rules and keys admit
     /// nobody and are accepted.
     pub(crate) fn check(self, sources: &Sources) -> Result<(), Failure> {
-        let lost = Self { lists: false, ..self }.lost(Self::find(sources, true), sources, Path::new(""));
+        let lost = Self { lists: false, ..self }.lost(Self::find(sources, true), sources, Path::new(""), Path::new(""));
         let gone = |(what, file): &(&str, PathBuf)| {
             format!("{}: the {what} are gone; the previous ones stay in force", file.display())
         };
         refuse(&lost.iter().map(gone).collect::<Vec<_>>())
     }
 
-    /// Returns the files that are in `self` and not in `now`.
-    fn lost(self, now: Self, sources: &Sources, lists: &Path) -> Vec<(&'static str, PathBuf)> {
-        let named = |file: &Option<PathBuf>, usual: &str| file.clone().unwrap_or_else(|| usual.into());
+    /// Returns the files that are in `self` and not in `now`. One that `sources` do not name is in `directory`.
+    fn lost(self, now: Self, sources: &Sources, lists: &Path, directory: &Path) -> Vec<(&'static str, PathBuf)> {
+        let named = |file: &Option<PathBuf>, usual: &str| file.clone().unwrap_or_else(|| directory.join(usual));
         let files = [
             (self.users && !now.users, USERS, named(&sources.users, data::USERS)),
             (self.acl && !now.acl, ACL, named(&sources.acl, data::ACL)),
@@ -97,7 +96,7 @@ impl Kept {
     /// Writes the list for the next start.
     pub(crate) fn save(self, directory: &Path) -> io::Result<()> {
         let (file, text) = (directory.join(data::IN_USE), self.to_text());
-        if std::fs::read_to_string(&file).is_ok_and(|before| before == text) {
+        if fogmux_file::read_to_string(&file).is_ok_and(|before| before == text) {
             return Ok(());
         }
         data::replace_private(&file, text.as_bytes())
@@ -133,8 +132,7 @@ impl Kept {
 /// Refuses to start without files that were there when the gateway ran last.
 pub(crate) fn check_start(config: &Config, directory: &Path) -> Result<(), Failure> {
     let list = directory.join(data::IN_USE);
-    let read = regular::check_if_there(&list).and_then(|()| std::fs::read_to_string(&list));
-    let text = match read {
+    let text = match fogmux_file::read_to_string(&list) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(Failure::io(list.display(), &error)),
@@ -152,11 +150,11 @@ pub(crate) fn check_start(config: &Config, directory: &Path) -> Result<(), Failu
         format!(
             "{}: the {what} are gone, which this gateway had when it ran last; restore the file, or delete {} to start \
              without it",
-            directory.join(file).display(),
+            file.display(),
             list.display()
         )
     };
-    refuse(&kept.lost(now, &sources, &lists).iter().map(gone).collect::<Vec<_>>())
+    refuse(&kept.lost(now, &sources, &lists, directory).iter().map(gone).collect::<Vec<_>>())
 }
 
 fn refuse(gone: &[String]) -> Result<(), Failure> {
@@ -165,7 +163,7 @@ fn refuse(gone: &[String]) -> Result<(), Failure> {
 
 /// Returns whether a file contains anything but white space; a comment is enough. `None` if it cannot be read.
 fn says_something(file: &Path) -> Option<bool> {
-    match std::fs::read(file) {
+    match fogmux_file::read(file) {
         Ok(bytes) => Some(!bytes.trim_ascii().is_empty()),
         Err(error) => (error.kind() == io::ErrorKind::NotFound).then_some(false),
     }
@@ -205,6 +203,16 @@ mod tests {
             std::fs::write(&file, "# nothing\n").unwrap();
         }
         kept.check(&all()).expect("all is there again");
+    }
+
+    #[test]
+    fn a_relative_data_directory_is_named_once() {
+        let kept = Kept { users: true, acl: true, ..Kept::default() };
+        let directory = Path::new("xd/bd");
+        let sources = home::sources(&Config::default(), Some(directory)).unwrap();
+        let lost = kept.lost(Kept::default(), &sources, Path::new(""), directory);
+        let files: Vec<_> = lost.into_iter().map(|(_, file)| file).collect();
+        assert_eq!(files, [directory.join("users.toml"), directory.join("acl.toml")]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod exit;
 mod home;
 mod import;
 mod installed;
+mod interrupted;
 mod kept;
 mod later;
 #[cfg(feature = "mqtt")]
@@ -50,7 +51,6 @@ mod output;
 mod parent;
 mod passwd;
 mod pki;
-mod regular;
 mod rollover;
 mod serve;
 mod terminal;

@@ -57,6 +57,7 @@ fn serve(arguments: &Serve, config: Config, log: Log) -> Result<(), Failure> {
     let _ = data::make(&directory);
     let _locked = data::lock(&directory)?;
     kept::check_start(&config, &directory)?;
+    data::check_authority(&directory)?;
     let home = home::prepare(&config, &directory)?;
     // Begins before anything is read. Certificates have been, so once more.
     let mut watch = Watch::new(&config, &home);

@@ -66,7 +66,7 @@ pub fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 /// # Errors
 /// [`TlsError::File`]; also for a file without a list.
 pub(crate) fn revocation_lists(file: &Path) -> Result<Option<Vec<CertificateRevocationListDer<'static>>>, TlsError> {
-    let text = match fs::read(file) {
+    let text = match fogmux_file::read(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
             return Ok(None);
@@ -83,7 +83,7 @@ fn list_of<T: PemObject>(file: &Path, text: &[u8], wanted: Wanted) -> Result<Vec
 }
 
 fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>, TlsError> {
-    fs::read(file).map(Zeroizing::new).map_err(|error| refuse(file, error.to_string()))
+    fogmux_file::read(file).map(Zeroizing::new).map_err(|error| refuse(file, error.to_string()))
 }
 
 fn refuse(file: &Path, why: String) -> TlsError {

@@ -99,7 +99,7 @@ impl Tokens {
             Err(found) => problems.0.extend(found.0),
         };
         let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| Problems::of_file(path, format!("cannot be read: {error}")))
+            fogmux_file::read(path).map_err(|error| Problems::of_file(path, format!("cannot be read: {error}")))
         };
         if let Some(path) = &settings.jwks_file {
             note(read(path).and_then(|text| key::read_set(path, &text)));

@@ -100,7 +100,7 @@ impl Orders {
     /// limits how many it gives.
     async fn known_account(&self) -> Result<Option<Account>, Failed> {
         let file = &self.files.account;
-        let text = match std::fs::read(file).map(Zeroizing::new) {
+        let text = match fogmux_file::read(file).map(Zeroizing::new) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(|error| unreadable(file, &error))?,
         };
@@ -116,7 +116,8 @@ impl Orders {
 
     fn external_account(&self) -> Result<Option<ExternalAccountKey>, Failed> {
         let Some(file) = &self.config.external_account_key_file else { return Ok(None) };
-        let text = std::fs::read_to_string(file).map(Zeroizing::new).map_err(|error| Failed::key_file(file, error))?;
+        let text =
+            fogmux_file::read_to_string(file).map(Zeroizing::new).map_err(|error| Failed::key_file(file, error))?;
         let key = URL_SAFE_NO_PAD.decode(text.trim().trim_end_matches('=')).map(Zeroizing::new);
         let key = key.map_err(|_| Failed::key_file(file, "what is in it is not base64url"))?;
         if key.is_empty() {

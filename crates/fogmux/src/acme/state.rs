@@ -53,7 +53,7 @@ impl State {
     /// # Errors
     /// It cannot be read, or is damaged.
     pub(crate) fn read(file: &Path) -> io::Result<Self> {
-        match std::fs::read(file) {
+        match fogmux_file::read(file) {
             Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error),

@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest as _, Sha256};
 
 use self::stage::Stage;
+pub(crate) use self::stage::abandoned_beside;
 use super::SUMS;
 use super::manifest::{self, Manifest};
 use super::tar::{self, malformed};
@@ -19,8 +20,16 @@ use crate::cli::{Files, Restore};
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::installed;
+use crate::interrupted;
 use crate::oscore::{self, BackedUp};
 use crate::output::say;
+
+/// Warns of what restorations have left that were ended before they could remove it.
+fn warn_of_abandoned(directory: &Path) {
+    for path in abandoned_beside(directory) {
+        eprintln!("fogmux: warning: {}: left by a restore that was ended; it has keys: remove it", path.display());
+    }
+}
 
 /// The longest manifest, and the longest list of sums.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
@@ -33,6 +42,10 @@ const TOLERANCE_S: u64 = 300;
 pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
     let gateway = Files { directory: arguments.directory.clone(), config: None, root: "/".into() };
     let directory = installed::locate(&gateway)?.directory()?;
+    if !arguments.check {
+        interrupted::listen()?;
+        warn_of_abandoned(&directory);
+    }
     let stage = match arguments.check {
         true => None,
         false => Some((Stage::beside(&directory)?, arguments.config_to.as_deref().map(Stage::beside).transpose()?)),
@@ -55,6 +68,8 @@ pub(crate) fn run(arguments: &Restore) -> Result<(), Failure> {
     let stages = stage.as_ref().map(|(data, config)| (data, config.as_ref()));
     let restored = extract(BufReader::with_capacity(1 << 20, from), stages).map_err(refused)?;
     if let Some((data, config)) = stage {
+        // A signal ends it with both or none.
+        let _finishing = interrupted::hold();
         let config_at = config.as_ref().map(|config| config.target.clone());
         let Manifest { unix_s, oscore_below: below, .. } = restored.manifest;
         let noted = oscore::restored(data.path(), BackedUp { unix_s, below });

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, OFlags, RenameFlags};
 
 use crate::exit::{Failure, Status};
+use crate::interrupted;
 
 /// The file of a backup under a temporary name, which is removed unless it is put in place. It is locked meanwhile, so
 /// that another backup to the same name does not take it for abandoned.
@@ -23,7 +24,7 @@ impl Target {
         if fs::symlink_metadata(path).is_ok() {
             return Err(Failure::new(Status::IoErr, format!("{} exists, and is not overwritten", path.display())));
         }
-        let temporary = PathBuf::from(format!("{}.partial", path.display()));
+        let temporary = partial(path);
         let failed = |error: io::Error| Failure::io(temporary.display(), &error);
         remove_abandoned(&temporary).map_err(failed)?.then_some(()).ok_or_else(|| taken(path))?;
         let file = File::options().write(true).create_new(true).mode(0o600).open(&temporary).map_err(failed)?;
@@ -31,6 +32,7 @@ impl Target {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, &temporary) {
             return Err(taken(path));
         }
+        interrupted::add(&temporary);
         let temporary =
             tempfile::TempPath::try_from_path(temporary).map_err(|error| Failure::io(path.display(), &error))?;
         Ok(Self { file, temporary, path: path.to_owned() })
@@ -52,21 +54,52 @@ impl Target {
     }
 }
 
+/// The end of the temporary name.
+const PARTIAL: &str = ".partial";
+
+fn partial(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(PARTIAL);
+    name.into()
+}
+
+/// Returns the unfinished files beside a backup, with the same extension, that nobody is writing.
+pub(super) fn abandoned_beside(path: &Path) -> Vec<PathBuf> {
+    let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let files = fs::read_dir(beside).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_unfinished = |file: &PathBuf| {
+        let of = file.with_extension("");
+        partial(&of) == *file && of.extension() == path.extension()
+    };
+    let is_left = |file: &PathBuf| open_old(file).is_ok_and(|old| !is_written(&old));
+    let mut found: Vec<_> = files.filter(is_unfinished).filter(is_left).collect();
+    found.sort();
+    found
+}
+
+fn open_old(temporary: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    File::options().read(true).custom_flags(flags.bits().cast_signed()).open(temporary)
+}
+
+/// Returns whether a backup holds the file.
+fn is_written(file: &File) -> bool {
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
 fn taken(path: &Path) -> Failure {
     Failure::new(Status::Unavailable, format!("another backup to {} is under way", path.display()))
 }
 
 /// Removes the file of a backup that was ended. `false`: it is still being written.
 fn remove_abandoned(temporary: &Path) -> io::Result<bool> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let old = match File::options().read(true).custom_flags(flags).open(temporary) {
+    let old = match open_old(temporary) {
         Ok(old) => Some(old),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         // A link.
         Err(_) => None,
     };
-    if old.as_ref().is_some_and(|old| matches!(old.try_lock(), Err(TryLockError::WouldBlock))) {
+    if old.as_ref().is_some_and(is_written) {
         return Ok(false);
     }
     match fs::remove_file(temporary) {

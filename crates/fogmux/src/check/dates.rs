@@ -7,15 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fogmux_net::pki::{self, Dates};
 use fogmux_net::{ListExpiry, Role};
 
+use super::Judged;
 use crate::config::{Config, Location, Problem};
 use fogmux_net::validity::{Days, Stage, Validity, subject};
-
-/// Problems now, and warnings of those to come.
-#[derive(Debug, Default)]
-pub(super) struct Judged {
-    pub(super) problems: Vec<Problem>,
-    pub(super) warnings: Vec<String>,
-}
 
 /// Judges the files at a moment. Those that cannot be read are left out.
 pub(super) fn judge(config: &Config, now: SystemTime) -> Judged {
@@ -40,7 +34,7 @@ pub(super) fn judge(config: &Config, now: SystemTime) -> Judged {
             match config.tls.crl_expiry {
                 ListExpiry::Warn => judged.warn("tls.crl_file", file, text("it is used all the same (tls.crl_expiry)")),
                 ListExpiry::Refuse => {
-                    judged.refuse("tls.crl_file", file, text("certificates of its authority are refused"));
+                    judged.past("tls.crl_file", file, text("certificates of its authority are refused"));
                 }
             }
         }
@@ -54,16 +48,16 @@ impl Judged {
         let text = format!("{} {validity}", subject(role, dates));
         match (validity.stage, role) {
             (Stage::Good, _) => {}
-            (Stage::Expired, Role::Server | Role::ServerByName) => self.refuse(key, file, text),
+            (Stage::Expired, Role::Server | Role::ServerByName) => self.past(key, file, text),
             // Clients may know another way to an authority, and other authorities may be in the file.
             (Stage::Expired, Role::ServerChain | Role::ClientAuthority) => self.warn(key, file, text),
             (Stage::Month | Stage::Week | Stage::Early, _) => self.warn(key, file, text),
         }
     }
 
-    fn refuse(&mut self, key: &str, file: &Path, found: String) {
+    fn past(&mut self, key: &str, file: &Path, found: String) {
         let location = Some(Location { file: file.to_owned(), line: 0 });
-        self.problems.push(Problem { location, key: key.to_owned(), found, accepted: String::new() });
+        self.tolerated.push(Problem { location, key: key.to_owned(), found, accepted: String::new() });
     }
 
     fn warn(&mut self, key: &str, file: &Path, text: String) {

@@ -6,29 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fogmux_auth::{Acl, CertificateRules, Problems as Found, Psks, Users};
-use fogmux_net::pki::Rollover;
+use fogmux_net::pki::{self, Rollover};
 use fogmux_net::{ClientTrust, Named, TlsConfig};
 
-use super::of_file;
+use super::{Judged, of_file};
 use crate::config::{Config, Location, Problem};
 use crate::exit::Failure;
 use crate::oscore::{self, Keyring};
-use crate::{acme, data, home, kept, regular, rollover};
-
-/// The problems for which a reload would be refused.
-#[derive(Debug, Default)]
-pub(super) struct Judged {
-    pub(super) problems: Vec<Problem>,
-    /// Why the files could not be judged.
-    pub(super) warnings: Vec<String>,
-}
+use crate::{acme, data, home, kept, rollover};
 
 /// Judges the files in `directory`. A directory that is closed to this user is not judged: its gateway may read it.
 pub(super) fn judge(config: &Config, directory: &Path) -> Judged {
     let mut judged = Judged::default();
     match std::fs::symlink_metadata(directory.join(data::ACL)) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            judged.warnings.push(format!(
+            judged.closed = Some(format!(
                 "{} is closed to you, so users, rules, keys, certificates and OSCORE contexts in it are not checked: \
                  use sudo",
                 directory.display()
@@ -88,8 +80,15 @@ impl Judged {
                 (_, _) => {}
             }
         }
+        // Those of a rollover.
+        for name in ["ca-next.key", "ca-old.key"] {
+            self.is_readable("tls", &pki.join(name));
+        }
         if self.problems.is_empty() && authority.exists() {
             self.rollover(&authority);
+        }
+        if self.problems.is_empty() && authority.exists() && authority_key.exists() {
+            self.authority_key(config, &authority_key, TlsConfig::load(&certificate, &key).is_ok());
         }
         let believed = tls.client_ca_file.clone().unwrap_or(authority);
         let lists = home::lists(config, directory);
@@ -102,6 +101,10 @@ impl Judged {
             let read = ClientTrust::load_with(&believed, &lists, tls.crl_expiry);
             read.map(drop).unwrap_or_else(|error| self.note("tls", of_file(&believed, error)));
         }
+        // A directory in its place is moved away, as everything else that is damaged. A FIFO is not opened.
+        if tls.certificate_file.is_none() && !certificate.is_dir() {
+            self.is_readable("tls", &certificate);
+        }
         // One that is damaged is made anew, one whose key may not be read is not.
         let is_own = tls.certificate_file.is_none() && certificate.exists() && self.is_readable("tls", &key);
         if is_own
@@ -109,6 +112,20 @@ impl Judged {
             && let Err(error) = TlsConfig::load(&certificate, &key)
         {
             self.note("tls", of_file(&key, error));
+        }
+    }
+
+    /// The key of the gateway's own authority, which signs again only when the certificate is renewed or missing.
+    fn authority_key(&mut self, config: &Config, file: &Path, has_certificate: bool) {
+        if !self.is_readable("tls", file) {
+            return;
+        }
+        let Err(error) = pki::Authority::open(file.parent().unwrap_or(Path::new("."))) else { return };
+        let found = Found::of_file(file, error.to_string()).0.into_iter().map(|found| super::problem("tls", found));
+        if has_certificate || config.tls.certificate_file.is_some() {
+            self.tolerated.extend(found);
+        } else {
+            self.problems.extend(found);
         }
     }
 
@@ -134,7 +151,7 @@ impl Judged {
     fn is_readable(&mut self, key: &str, file: &Path) -> bool {
         let there = std::fs::symlink_metadata(file).is_ok();
         let regular =
-            regular::check_if_there(file).map_err(|error| self.note(key, Found::of_file(file, error.to_string())));
+            fogmux_file::check_if_there(file).map_err(|error| self.note(key, Found::of_file(file, error.to_string())));
         there && regular.is_ok()
     }
 

@@ -10,7 +10,6 @@ use fogmux_net::{ClientCertificates, dtls::ListenerCredentials, profile::Stack};
 use super::listener::{Listener, Protection, is_on_udp};
 use super::model::Config;
 use super::reader::Findings;
-use crate::regular;
 
 /// Adds the clashes of `config` to `findings`.
 pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
@@ -208,7 +207,5 @@ fn find_missing_files(config: &Config, findings: &mut Findings) {
 }
 
 pub(super) fn readable(file: &Path) -> std::io::Result<()> {
-    // The permission is tried on what is a file only: to open a FIFO may take for ever.
-    regular::check(file)?;
-    std::fs::File::open(file).map(drop)
+    fogmux_file::open(file).map(drop)
 }

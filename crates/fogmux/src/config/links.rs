@@ -144,7 +144,8 @@ impl Link {
         // A broker has no topic, which other addresses have.
         let url: Url = format!("{}/#", self.url.trim_end_matches('/')).parse().ok()?;
         let is_plain = url.user.is_none() && url.topic == "#" && !self.url.contains('@');
-        (url.scheme == Scheme::Mqtt && is_plain).then_some(url)
+        // Port 0 is none that anybody listens at.
+        (url.scheme == Scheme::Mqtt && is_plain && url.port != 0).then_some(url)
     }
 }
 
@@ -319,6 +320,7 @@ mod tests {
         for url in ["mqtt://127.0.0.1:1884", "mqtt://localhost", "mqtts://north.example:8884", "mqtt://[::1]:1884"] {
             assert_eq!(problems(&format!("url = {url:?}\n{OUT}")), [""; 0], "{url}");
         }
+        assert!(!problems(&format!("url = \"mqtts://north.example:0\"\n{OUT}")).is_empty(), "port 0");
         let found = problems(&format!("url = \"mqtt://north.example\"\n{OUT}"));
         assert!(found.len() == 1 && found[0].contains("without encryption"), "{found:?}");
         let allowed = format!("url = \"mqtt://north.example\"\nallow_plaintext = true\n{OUT}");

@@ -1,6 +1,7 @@
 //! Reads files into a configuration or a list of its problems.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::clashes::find_clashes;
@@ -15,21 +16,40 @@ const COMMAND_LINE: &str = "--set";
 /// Returns the texts to read, in order: the file, `conf.d/*.toml` beside it by name, then the command line's `--set`.
 ///
 /// # Errors
-/// The first file or directory that cannot be read; `conf.d` need not exist.
-pub(crate) fn sources(file: Option<&Path>, settings: &[String]) -> Result<Vec<Source>, (PathBuf, std::io::Error)> {
+/// Every file and directory that cannot be read; `conf.d` need not exist.
+pub(crate) fn sources(file: Option<&Path>, settings: &[String]) -> Result<Vec<Source>, Unreadable> {
     let mut sources = Vec::new();
+    let mut unreadable = Vec::new();
     if let Some(file) = file {
-        sources.push(read(file)?);
         let beside = file.parent().map(|parent| parent.join("conf.d")).unwrap_or_else(|| "conf.d".into());
-        for more in toml_files(&beside).map_err(|error| (beside, error))? {
-            sources.push(read(&more)?);
+        let more = toml_files(&beside).unwrap_or_else(|error| {
+            unreadable.push((beside, error));
+            Vec::new()
+        });
+        for file in [file.to_owned()].into_iter().chain(more) {
+            match fogmux_file::read_to_string(&file) {
+                Ok(text) => sources.push(Source::new(file, text)),
+                Err(error) => unreadable.push((file, error)),
+            }
         }
     }
     if !settings.is_empty() {
         let text = settings.iter().map(|line| setting(line)).collect::<Vec<_>>().join("\n");
         sources.push(Source::new(COMMAND_LINE, text));
     }
-    Ok(sources)
+    if unreadable.is_empty() { Ok(sources) } else { Err(Unreadable(unreadable)) }
+}
+
+/// Files and directories that cannot be read, in the order in which they are.
+#[derive(Debug)]
+pub(crate) struct Unreadable(Vec<(PathBuf, std::io::Error)>);
+
+/// One a line.
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.0.iter().map(|(file, error)| format!("{}: {error}", file.display()));
+        f.write_str(&lines.collect::<Vec<_>>().join("\n"))
+    }
 }
 
 /// Reads all sources into one configuration.
@@ -53,13 +73,6 @@ fn ordered(mut problems: Vec<Problem>, sources: &[Source]) -> Problems {
         None => (usize::MAX, 0),
     });
     Problems(problems)
-}
-
-fn read(file: &Path) -> Result<Source, (PathBuf, std::io::Error)> {
-    match std::fs::read_to_string(file) {
-        Ok(text) => Ok(Source::new(file, text)),
-        Err(error) => Err((file.to_owned(), error)),
-    }
 }
 
 fn toml_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {

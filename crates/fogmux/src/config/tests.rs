@@ -239,6 +239,11 @@ fn files_of_conf_d_are_read_after_the_file_in_the_order_of_their_names() {
     std::fs::write(directory.path().join("conf.d/99-not-this.txt"), "[workers]\ncount = 4").unwrap();
     let config = load(&super::sources(Some(&file), &[]).unwrap()).unwrap();
     assert_eq!((config.workers.count, config.workers.drain.as_secs()), (3, 7));
+    for name in ["30-c.toml", "40-d.toml"] {
+        std::fs::create_dir(directory.path().join("conf.d").join(name)).unwrap();
+    }
+    let unreadable = super::sources(Some(&file), &[]).unwrap_err().to_string();
+    assert!(unreadable.contains("30-c.toml") && unreadable.contains("40-d.toml"), "all of them: {unreadable}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     let (acl, anonymous) = (sources.acl.clone(), sources.anonymous);
     let rules = match Rules::load(&sources) {
         Ok(rules) => rules,
+        // Named already.
+        Err(_) if report.has_problem("configuration") => return,
         Err(problems) => {
             let mend = format!("fogmux acl test{} anonymous read topic", subject.arguments());
             return report.problem("access", problems.to_string(), mend);

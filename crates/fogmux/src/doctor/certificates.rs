@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fogmux_net::pki::Rollover;
-use fogmux_net::{TlsConfig, pki};
+use fogmux_net::{ListExpiry, TlsConfig, pki};
 
 use super::Subject;
 use super::finding::Report;
@@ -27,16 +27,8 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     let mut all = Vec::new();
     match (&tls.certificate_file, &tls.key_file) {
         (Some(certificate), Some(key)) => {
-            if let Err(error) = TlsConfig::load(certificate, key) {
-                let mend = format!("openssl x509 -noout -pubkey -in {}", quoted(certificate));
-                report.problem(
-                    "certificate-key",
-                    format!("{} with {}: {error}", certificate.display(), key.display()),
-                    mend,
-                );
-            } else {
-                report.ok("certificate-key", format!("{} fits {}", key.display(), certificate.display()));
-            }
+            let mend = format!("openssl x509 -noout -pubkey -in {}", quoted(certificate));
+            pair(certificate, key, mend, report);
             let mend = format!("have its authority issue a new one, and replace {}", certificate.display());
             all.push(Certificate { file: certificate.clone(), mend });
         }
@@ -49,6 +41,9 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
             };
             let mut files: Vec<PathBuf> = found.filter(|file| is_server(file)).collect();
             files.sort();
+            for file in &files {
+                pair(file, &file.with_extension("key"), RESTART.to_owned(), report);
+            }
             all.extend(files.into_iter().map(|file| Certificate { file, mend: RESTART.to_owned() }));
         }
     }
@@ -66,7 +61,18 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     }
     let list = tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
     if list.exists() {
-        revocations(&list, *now, report);
+        revocations(&list, tls.crl_expiry, *now, report);
+    }
+}
+
+/// A certificate and its key.
+fn pair(certificate: &Path, key: &Path, mend: String, report: &mut Report) {
+    match TlsConfig::load(certificate, key) {
+        Ok(_) => report.ok("certificate-key", format!("{} fits {}", key.display(), certificate.display())),
+        Err(error) => {
+            let text = format!("{} with {}: {error}", certificate.display(), key.display());
+            report.problem("certificate-key", text, mend);
+        }
     }
 }
 
@@ -76,6 +82,13 @@ const BEGIN: &str = "fogmux pki rollover begin";
 /// The end of the gateway's own authority, and a rollover that is under way.
 fn authority(file: &Path, now: Duration, report: &mut Report) {
     let Some(directory) = file.parent().filter(|_| file.exists()) else { return };
+    // A key that is not there keeps the gateway from starting, which is said of the configuration.
+    if file.with_extension("key").exists()
+        && let Err(error) = pki::Authority::open(directory)
+    {
+        let text = format!("{error}: nothing can be signed, and the gateway's certificate cannot be renewed");
+        return report.problem("authority", text, format!("restore {} from a backup", quoted(directory)));
+    }
     match Rollover::of(directory) {
         Err(error) => report.problem("authority", error.to_string(), ""),
         Ok(Some(found)) => report.ok("authority", rollover::said(&found, now)),
@@ -104,7 +117,7 @@ fn dates(Certificate { file, mend }: &Certificate, now: Duration, report: &mut R
     }
 }
 
-fn revocations(file: &Path, now: Duration, report: &mut Report) {
+fn revocations(file: &Path, expiry: ListExpiry, now: Duration, report: &mut Report) {
     let lists = match pki::next_updates(file) {
         Ok(lists) => lists,
         Err(error) => return report.problem("revocation-list", error.to_string(), ""),
@@ -114,7 +127,14 @@ fn revocations(file: &Path, now: Duration, report: &mut Report) {
         Some(next) if next < now => {
             let days = Days(now - next);
             let text = format!("{}: a newer one has been due for {days} (nextUpdate)", file.display());
-            report.warning("revocation-list", text, format!("replace {}", file.display()));
+            let mend = format!("replace {}", file.display());
+            match expiry {
+                ListExpiry::Warn => report.warning("revocation-list", text, mend),
+                ListExpiry::Refuse => {
+                    let text = format!("{text}; certificates of its authority are refused (tls.crl_expiry)");
+                    report.problem("revocation-list", text, mend);
+                }
+            }
         }
         Some(_) | None => report.ok("revocation-list", format!("{}: up to date", file.display())),
     }

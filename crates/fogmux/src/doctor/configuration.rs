@@ -11,9 +11,8 @@ use crate::modes::quoted;
 /// The parts that are not examined without the right to read the configuration and the files that it names.
 const AS_ROOT: &str = "listeners, rules and certificates are examined as root only";
 
-/// Returns it if it is valid, with all files that it names. Remarks on files of the data directory are left out if they
-/// cannot be read.
-pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, report: &mut Report) -> Option<Config> {
+/// Returns it if it can be examined: it is valid itself, and this user may read the files that it names.
+pub(super) fn examine(file: Option<&Path>, directory: &Path, report: &mut Report) -> Option<Config> {
     let named = file.map_or_else(|| "the built-in defaults".to_owned(), |file| file.display().to_string());
     let mend = file.map(|file| format!("fogmux check {}", quoted(file))).unwrap_or_default();
     let owner = std::fs::metadata(directory).map(|found| found.uid());
@@ -43,14 +42,18 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, unreadable: bool, r
             return None;
         }
     };
-    let problems = check::problems_of_files(&config, Some(directory));
-    if !problems.0.is_empty() {
-        refuse(problems);
-        return None;
+    let judged = check::of_files(&config, Some(directory));
+    let is_hidden = foreign && judged.problems.iter().any(|problem| is_refused(&problem.found));
+    let is_refused = !judged.problems.is_empty();
+    refuse(Problems(judged.problems));
+    if let Some(closed) = judged.closed {
+        report.unknown("configuration", closed);
+    }
+    if is_refused {
+        return (!is_hidden).then_some(config);
     }
     report.ok("configuration", format!("{named}: valid"));
-    let remarks = if unreadable { Vec::new() } else { check::remarks(&config, Some(directory)) };
-    for remark in remarks {
+    for remark in check::remarks(&config, Some(directory)) {
         report.warning("configuration-remark", remark, "");
     }
     Some(config)
@@ -73,7 +76,7 @@ mod tests {
         let examined = |text: &str| {
             std::fs::write(&file, text).unwrap();
             let mut report = Report::default();
-            assert!(examine(Some(&file), home.path(), false, &mut report).is_none());
+            assert!(examine(Some(&file), home.path(), &mut report).is_none());
             report.worst()
         };
         assert_eq!(examined("[tls]\nkey_file = \"/nowhere\"\n"), Level::Problem);

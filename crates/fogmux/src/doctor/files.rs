@@ -5,11 +5,13 @@ use std::path::Path;
 
 use super::Subject;
 use super::finding::{Report, printable};
+use crate::backup::restore;
 use crate::modes;
 use crate::modes::quoted;
 
 pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     let Subject { config, directory, .. } = subject;
+    left(directory, report);
     if !directory.is_dir() {
         return;
     }
@@ -30,6 +32,14 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
         }
     }
     owners(directory, report);
+}
+
+/// Directories that a killed restore has left: they have all keys of a gateway, where nobody looks.
+fn left(directory: &Path, report: &mut Report) {
+    for path in restore::abandoned_beside(directory) {
+        let text = format!("{}: left by `fogmux restore`, which was ended; it has keys", shown(&path));
+        report.warning("files-left", text, format!("rm -r {}", quoted(&path)));
+    }
 }
 
 /// A name that whoever may write to the directory has chosen.

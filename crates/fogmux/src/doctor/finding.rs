@@ -28,7 +28,7 @@ impl Level {
 }
 
 /// The names of all findings; `docs/operating/doctor.md` explains each.
-pub(super) const NAMES: [&str; 34] = [
+pub(super) const NAMES: [&str; 35] = [
     "configuration",
     "configuration-remark",
     "data-directory",
@@ -45,6 +45,7 @@ pub(super) const NAMES: [&str; 34] = [
     "files-kind",
     "files-open",
     "files-owner",
+    "files-left",
     "certificate",
     "authority",
     "certificate-key",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::finding::{Report, printable};
 use crate::modes::quoted;
-use crate::{admin_password, data, pki, regular};
+use crate::{admin_password, data, pki};
 
 /// Files that cannot be examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) fn examine(config: Option<&Path>, directory: &Path, report: &mut Repo
 
 /// Reports a file that cannot be read as one.
 pub(super) fn is_strange(file: &Path, report: &mut Report) -> bool {
-    let Err(error) = regular::check_if_there(file) else { return false };
+    let Err(error) = fogmux_file::check_if_there(file) else { return false };
     let text = format!("{} {error}, so what depends on it is not examined", printable(&file.display().to_string()));
     report.problem("files-kind", text, format!("ls -l {}", quoted(file)));
     true

@@ -36,7 +36,7 @@ impl Known {
     /// The identifier of this gateway, made at its first use: two gateways must not have one client identifier at a
     /// broker, and it has to stay for the broker to find the session.
     pub(super) fn gateway(&self) -> std::io::Result<String> {
-        match std::fs::read_to_string(self.0.join(ID)) {
+        match fogmux_file::read_to_string(&self.0.join(ID)) {
             Ok(id) if id.len() == 2 * ID_BYTES && id.bytes().all(|byte| byte.is_ascii_hexdigit()) => return Ok(id),
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             Ok(_) | Err(_) => {}
@@ -51,7 +51,7 @@ impl Known {
     /// The session at a broker that a link had last, which goes with the session here that it has now; `None` if there
     /// is none.
     pub(super) fn session(&self, link: &str) -> Option<Session> {
-        Session::parse(&std::fs::read_to_string(self.path(link)).ok()?)
+        Session::parse(&fogmux_file::read_to_string(&self.path(link)).ok()?)
     }
 
     /// Notes the session that a link has at a broker.

@@ -89,7 +89,8 @@ fn failed(error: fogmux_client::ClientError) -> Failure {
 }
 
 fn password(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let text =
+        fogmux_file::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
     // As the files of other passwords: an editor may leave more lines.
     Ok(text.lines().next().unwrap_or_default().trim_end_matches('\r').to_owned())
 }

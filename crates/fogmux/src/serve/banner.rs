@@ -62,7 +62,7 @@ fn people(listening: &Listening, home: &Home, domain: &str) -> String {
         let _ = write!(text, "\n  admin  user {}, password in {}", admin.user, admin.password_file.display());
         // Only on a terminal, never in a journal.
         if std::io::stdout().is_terminal()
-            && let Ok(password) = std::fs::read_to_string(&admin.password_file)
+            && let Ok(password) = fogmux_file::read_to_string(&admin.password_file)
         {
             let _ = write!(text, ": {}", password.trim_end());
         }

@@ -25,6 +25,7 @@ use crate::benches::Benches;
 use crate::cli::Serve;
 use crate::compose::{self, Running};
 use crate::config::{self, Config};
+use crate::data;
 use crate::exit::Failure;
 use crate::home::{self, Home};
 #[cfg(feature = "mqtt")]
@@ -214,7 +215,9 @@ impl Reloader {
         let watch = self.watch.anew(&config, &self.home);
         let rules = self.watch.rules(&config, &self.home).map_err(&mut note).ok();
         // Checks the files; the active configuration reads them again below.
-        let certificate = home::certificate(&config, &self.home.directory).map_err(&mut note).ok();
+        let made = data::check_authority(&self.home.directory)
+            .and_then(|()| home::certificate(&config, &self.home.directory).map(drop));
+        let certificate = made.map_err(&mut note).ok();
         let contexts = oscore::read_usable(&running.contexts, &config, &self.home.directory).map_err(&mut note).ok();
         logging::check(&config.log.filter).unwrap_or_else(&mut note);
         watch.unchanged(&config, &self.home).unwrap_or_else(&mut note);

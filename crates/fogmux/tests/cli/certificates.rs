@@ -87,6 +87,11 @@ fn check_refuses_an_expired_certificate_and_warns_of_one_that_soon_does() {
             None => assert!(!done.stdout.contains(&name), "{}", done.stdout),
         }
     }
+    // A gateway goes on with it, so a reload is not refused for it.
+    let done = run(&["check", "--reload", &files.text("fogmux.toml")]);
+    let said = "warning: FILE: tls.certificate_file: the certificate O=fogmux, CN=gateway expired 5 days ago";
+    assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains(&said.replace("FILE", &files.text("server.pem"))), "{}", done.stdout);
     let json = run(&["check", "--json", &files.text("fogmux.toml")]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json.pointer("/problems/0/file").and_then(|file| file.as_str()), Some(&*files.text("server.pem")));

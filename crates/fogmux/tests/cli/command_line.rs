@@ -296,3 +296,15 @@ fn systemd_is_told_when_everything_listens_and_when_it_ends() {
     assert_eq!(said(), "STOPPING=1");
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn what_is_not_there_has_one_exit_code_for_each_command() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("none");
+    let data = data.to_str().unwrap();
+    let file = home.path().join("b.tar");
+    assert_eq!(run(&["backup", "--data", data, file.to_str().unwrap()]).code, 66);
+    for who in ["cert:/none", "token:/none"] {
+        assert_eq!(run(&["acl", "test", "--data", data, who, "read", "a"]).code, 74, "{who}");
+    }
+}

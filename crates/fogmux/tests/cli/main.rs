@@ -2,6 +2,7 @@
 
 mod certificates;
 mod command_line;
+mod damage;
 mod devices;
 mod doctor;
 mod doors;
@@ -13,3 +14,4 @@ mod readme;
 mod reread;
 mod rollover;
 mod support;
+mod unfinished;

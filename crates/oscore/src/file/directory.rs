@@ -102,8 +102,7 @@ fn read(path: &Path) -> Result<ContextFile, ReadError> {
         let [settings, secret] = texts;
         (None, None, aiocoap::read([settings?, secret?].iter().flatten().map(|text| text.as_str()))?)
     } else {
-        check_regular(path)?;
-        let text = Zeroizing::new(fs::read_to_string(path)?);
+        let text = Zeroizing::new(fogmux_file::read_to_string(path)?);
         if path.extension().is_some_and(|ending| ending == "toml") {
             let named = toml::read(&text)?;
             (named.user, named.made, named.parameters)
@@ -119,15 +118,8 @@ fn read(path: &Path) -> Result<ContextFile, ReadError> {
     Ok(ContextFile { user, path: path.to_owned(), made, parameters })
 }
 
-/// To open a FIFO takes until somebody writes to it.
-fn check_regular(path: &Path) -> io::Result<()> {
-    let is_other = fs::metadata(path).is_ok_and(|found| !found.is_file());
-    if is_other { Err(io::Error::other("is no regular file")) } else { Ok(()) }
-}
-
 fn read_if_there(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
-    check_regular(path)?;
-    match fs::read_to_string(path) {
+    match fogmux_file::read_to_string(path) {
         Ok(text) => Ok(Some(Zeroizing::new(text))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -1,7 +1,8 @@
 //! A directory beside the target, which takes its name when it is whole.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,17 @@ use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 use super::super::tar::malformed;
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::interrupted;
+
+/// The beginning of the temporary name.
+const PREFIX: &str = ".fogmux-restore-";
 
 /// A directory that is filled beside the one whose place it takes.
 pub(super) struct Stage {
     temporary: tempfile::TempDir,
     pub(super) target: PathBuf,
+    /// Shows other processes that it is being filled, while it is open.
+    _lock: Option<File>,
     /// The user and group that its files belong to.
     owner: (u32, u32),
 }
@@ -49,8 +56,11 @@ impl Stage {
         // As the gateway makes it: others do not even see the names.
         let private = fs::Permissions::from_mode(0o700);
         let mut builder = tempfile::Builder::new();
-        let temporary = builder.prefix(".fogmux-restore-").permissions(private).tempdir_in(parent).map_err(failed)?;
-        Ok(Self { temporary, target, owner })
+        let temporary = builder.prefix(PREFIX).permissions(private).tempdir_in(parent).map_err(failed)?;
+        interrupted::add(temporary.path());
+        // Where directories cannot be locked, a warning too many is said.
+        let lock = File::open(temporary.path()).ok().filter(|open| open.try_lock().is_ok());
+        Ok(Self { temporary, target, _lock: lock, owner })
     }
 
     /// Gives everything to its owner, the directory above it all last. Until then it is root's: an earlier owner could
@@ -110,6 +120,23 @@ impl Stage {
         let parent = self.target.parent().unwrap_or(Path::new("/"));
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)
     }
+}
+
+/// Returns the directories beside another one that restorations were filling which were ended.
+pub(crate) fn abandoned_beside(target: &Path) -> Vec<PathBuf> {
+    let Some(parent) = std::path::absolute(target).ok().and_then(|target| Some(target.parent()?.to_owned())) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()));
+    let is_left = |path: &PathBuf| {
+        let is_directory = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        let is_filled = File::open(path).is_ok_and(|open| matches!(open.try_lock(), Err(TryLockError::WouldBlock)));
+        is_directory && !is_filled
+    };
+    let mut found: Vec<_> = named.map(|entry| entry.path()).filter(is_left).collect();
+    found.sort();
+    found
 }
 
 /// Returns whether a file system is mounted at a directory, which then cannot be renamed or removed.
