@@ -2,6 +2,7 @@
 //!
 //! What has such a name need not be a file. To open a FIFO takes until somebody writes to it, and a device may never
 //! end: either would stop the thread that watches the files, and with it the answers to signals and to the watchdog.
+//! The descriptors of the process itself (`/dev/fd/63`, as shells write `<(command)`) are taken as they are.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -13,11 +14,19 @@ use rustix::fs::OFlags;
 /// The largest file that is read whole: far above any of users, rules, keys or certificates.
 pub const BYTES_MAX: u64 = 64 << 20;
 
+/// Whether it is a descriptor that somebody has opened for this process.
+fn is_descriptor(path: &Path) -> bool {
+    path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd") || path == Path::new("/dev/stdin")
+}
+
 /// Looks at a file without opening it.
 ///
 /// # Errors
 /// It is no regular file, or too large, or cannot be looked at.
 pub fn check(path: &Path) -> io::Result<()> {
+    if is_descriptor(path) {
+        return Ok(());
+    }
     judge(&std::fs::metadata(path)?)
 }
 
@@ -39,6 +48,9 @@ pub fn check_if_there(path: &Path) -> io::Result<()> {
 pub fn open(path: &Path) -> io::Result<File> {
     // Some devices do something when they are opened. What has the name may be another a moment later, which is why
     // what was opened is looked at too, and why that does not wait (open(2): O_NONBLOCK).
+    if is_descriptor(path) {
+        return File::open(path);
+    }
     check(path)?;
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     judge(&file.metadata()?)?;
@@ -103,6 +115,17 @@ mod tests {
         }
         assert_eq!(read(&at("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
         check_if_there(&at("none")).unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_of_the_process_is_read_to_its_end() {
+        use std::io::Write as _;
+        use std::os::fd::AsRawFd as _;
+
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"a certificate").unwrap();
+        drop(writer);
+        assert_eq!(read(Path::new(&format!("/dev/fd/{}", reader.as_raw_fd()))).unwrap(), b"a certificate");
     }
 
     #[test]

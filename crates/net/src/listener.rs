@@ -87,8 +87,8 @@ pub fn udp_group(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>
 ///
 /// [`Interface::join`]: crate::interfaces::Interface::join
 pub fn udp_group_as(address: SocketAddr, count: usize, sharing: PortSharing) -> io::Result<Vec<UdpSocket>> {
-    // Shared sockets of the same user would join each other in silence: a second gateway must fail to start instead. For
-    // port 0 Linux counts a port as free that shared sockets have, so it is asked for one that nobody has.
+    // Shared sockets of the same user would join each other in silence: a second gateway must fail to start instead.
+    // For port 0 Linux counts a port as free that shared sockets have, so it is asked for one that nobody has.
     let first = udp(address, PortSharing::Exclusive)?;
     let address = first.local_addr()?;
     let first = match sharing {

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::support::{Gateway, fogmux, run};
 
 /// Files of the data directory, and texts that a reload refuses.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 7] = [
     ("acl.toml", "garbage"),
     ("acl.toml", "[[allow]]\nusers = [\"anna\"]\nread = [\"a/#/b\"]\n"),
     ("users.toml", "[users.anna]\npassword = 1\n"),
@@ -15,8 +15,6 @@ const REFUSED: [(&str, &str); 9] = [
     ("certificates.toml", "[[certificate]]\nwho = 1\n"),
     ("pki/ca.pem", "garbage"),
     ("pki/crl.pem", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"),
-    ("oscore/lamp.toml", "garbage"),
-    ("oscore/lamp.conf", "garbage"),
 ];
 
 /// Checks an empty configuration with a data directory, as the arguments name it.
