@@ -133,7 +133,7 @@ impl Authority {
 pub struct Named {
     /// The principal.
     pub principal: Principal,
-    /// What the answer assumes, if no file says who the principal is, or files say more than one thing.
+    /// The assumption of the answer, if no file says who the principal is, or files say more than one thing.
     pub note: Option<String>,
 }
 

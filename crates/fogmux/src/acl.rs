@@ -1,8 +1,8 @@
 //! `fogmux acl test`: the principal of a credential, and the rule that allows or refuses an action.
 //!
 //! WHO is the name of a principal, which need be in no file: a user, `link:NAME`, or an identity of a certificate, a
-//! token or the callback; or `anonymous`; or a credential: `cert:FILE`, `psk:IDENTITY`, `oscore:USER`, `token:FILE` (`-`
-//! for standard input), `callback:USER`. `user:NAME` is a principal of any name.
+//! token or the callback; or `anonymous`; or a credential: `cert:FILE`, `psk:IDENTITY`, `oscore:USER`, `token:FILE`
+//! (`-` for standard input), `callback:USER`. `user:NAME` is a principal of any name.
 
 use std::sync::Arc;
 use std::time::SystemTime;

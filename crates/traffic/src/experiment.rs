@@ -244,7 +244,7 @@ pub struct Experiment {
     pub named_group: Option<Group>,
     /// The access rules of the gateway.
     pub rules: Rules,
-    /// What an acknowledgement of the gateway waits for.
+    /// The durability of the gateway.
     pub durability: Durability,
     /// Bytes of a payload.
     pub payload_bytes: usize,

@@ -238,7 +238,7 @@ impl SessionLog {
         self.taken(taken);
     }
 
-    /// Whether it is known that the store has not taken the newest record of the session, so that an older one is there.
+    /// Whether it is known that the store has not taken the newest record of the session: an older one is there.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.replaced.is_refused()

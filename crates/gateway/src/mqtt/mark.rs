@@ -88,7 +88,7 @@ impl Mark {
 
     /// The next mark where so many deliveries wait from `first` on, to be followed by [`move_to`](Self::move_to).
     pub(super) fn further(&mut self, first: Sequence, queued: usize) -> Option<Sequence> {
-        // What is tried again allows no more than what was not taken.
+        // A second try allows no more than the first, or a disk that fails for long would allow all.
         if !self.refused {
             self.step = self.step.saturating_mul(2).min(STEP_MAX);
         }

@@ -284,7 +284,7 @@ pub struct RuleAnswer<'a> {
     /// Its groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<&'a str>,
-    /// What the answer assumes of a principal that is in no file.
+    /// The assumption of the answer about a principal that is in no file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'a str>,
     /// The rule that decided.

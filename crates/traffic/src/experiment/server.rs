@@ -42,14 +42,14 @@ impl ServerKey {
     }
 }
 
-/// What an acknowledgement of the gateway waits for (`store.durability`).
+/// The durability of the gateway (`store.durability`): the event that an acknowledgement waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// The gateway's default: retained messages, and those for sessions that last, are on the disk by then.
     #[default]
     Default,
-    /// Nothing, as with servers that keep all in memory.
+    /// It waits for nothing, as with servers that keep all in memory.
     None,
 }
 

@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// What is measured is 1, so that a claim lacks a number only where `--quick` leaves it out.
+    /// Each measured number is 1, so that a claim lacks one only where `--quick` leaves it out.
     struct Ones<'a>(Plan<'a>);
 
     impl Numbers for Ones<'_> {

@@ -81,7 +81,7 @@ pub(crate) struct Shape {
     /// Access rules of the gateway: open, or by-identity, a rule of the clients' user for each topic
     #[arg(long, default_value = "open", value_parser = word::<Rules>)]
     pub(crate) rules: Rules,
-    /// What an acknowledgement of the gateway waits for: default, for the disk, or none, for nothing
+    /// Durability of the gateway: default, acknowledgements wait for the disk, or none
     #[arg(long, default_value = "default", value_parser = word::<Durability>)]
     pub(crate) durability: Durability,
     /// Payload size in bytes

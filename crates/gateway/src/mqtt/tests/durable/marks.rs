@@ -122,7 +122,7 @@ async fn packet_later(client: &mut Wire) -> Vec<u8> {
     panic!("nothing comes")
 }
 
-/// What the disk has to know before it is sent waits; and nothing that was sent is unknown for longer than a second.
+/// QoS 2 waits until the disk knows of it; and nothing that was sent is unknown for longer than a second.
 #[test]
 fn a_record_of_a_connection_that_the_store_has_refused_is_put_again() {
     for (filter, qos) in [("q", Qos::AtLeastOnce), ("q", Qos::ExactlyOnce), ("$share/g/q", Qos::ExactlyOnce)] {

@@ -115,7 +115,7 @@ fn left_on_a_full_disk(qos: Qos, found_when_written: bool) {
             _ = committing(&store, async { house.client(Version::V5, "one").await.nothing().await }) => {}
         }
         committing(&store, async {
-            // What is sent of QoS 2 has to be on the disk.
+            // QoS 2 waits until the disk knows that the client is there.
             store.set_full(!found_when_written && qos == Qos::AtLeastOnce);
             let mut other = house.lasting("two").await;
             for payload in [b"1", b"2", b"3"] {
