@@ -140,9 +140,10 @@ mod tests {
             let paper = load(name).unwrap();
             let ones = Ones(plan(&paper, &[], true).unwrap());
             for claim in &paper.claims {
-                match claim.check.try_on(&paper, &ones) {
-                    Tried::Open(why) if why.ends_with(LEFT_OUT) => open.push(format!("{name}: {}: {why}", claim.id)),
-                    _ => {}
+                if let Tried::Open(why) = claim.check.try_on(&paper, &ones)
+                    && why.ends_with(LEFT_OUT)
+                {
+                    open.push(format!("{name}: {}: {why}", claim.id));
                 }
             }
         }
