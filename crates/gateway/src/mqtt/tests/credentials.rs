@@ -233,8 +233,9 @@ fn a_user_name_alone_is_a_credential_where_the_configuration_says_so() {
                     Err(ReasonCode::NOT_AUTHORIZED),
                     "passwords are taken over TLS only"
                 );
-                let refused = house.ctx.shared.last_refusals.all();
-                assert!(refused.iter().any(|line| line.refusal.is_login_for("sent without TLS")));
+                let told = house.ctx.shared.last_refusals.all();
+                let is_told = told.iter().any(|line| line.refusal.is_login_for("sent without TLS"));
+                assert_eq!(is_told, allowed, "it is no credential otherwise");
                 // Beside a certificate it is a claim, whatever it looks like.
                 assert_eq!(come(with_certificate("alice"), &good).await, wrong);
                 assert_eq!(come(with_certificate("alice"), "alice").await, Ok(()));
