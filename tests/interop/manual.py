@@ -97,6 +97,7 @@ PAGES = {
             "fogmux import mosquitto": Line(says="1 users imported"),
             "fogmux serve ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "--data DIR": OWN}, before=STOPPED,
                                   is_patient=True),
+            "fogmux check --reload FILE": Line(puts={"FILE": "/etc/fogmux/fogmux.toml"}),
             "fogmux check FILE": Line(puts={"FILE": "/etc/fogmux/fogmux.toml"}),
             "fogmux check --defaults": Line(says=r"\[listeners\.mqtt\]"),
             "fogmux doctor ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "DIR": DATA}, says="0 problems"),
@@ -133,7 +134,7 @@ PAGES = {
             f"curl {API}/sessions": Line(says='"page"'),
             f"curl {API}/sessions/3/": Line(puts={"3": f"$(curl {API}/sessions | jq .sessions[0].id)"}, says="plant/#"),
             f"curl -X DELETE {API}/sessions/": Line(puts={"3": f"$(curl {API}/sessions | jq .sessions[0].id)"}),
-            f"curl -H 'Content-Type: application/json' {API}/rules/test": Line(says="no such user"),
+            f"curl -H 'Content-Type: application/json' {API}/rules/test": Line(says="is not a user of the file"),
             f"curl -H 'Content-Type: application/json' {API}/bench": Line(
                 puts={'"seconds":5,"repeat":3': '"seconds":1,"repeat":1'}, says='"submitted"'),
             f"curl {API}/bench/1/report.md": Line(says="mqtt", is_patient=True),

@@ -128,8 +128,8 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
     let base = arguments.out.clone().unwrap_or_else(|| directory.join(CLIENTS).join(name));
     let (clients, certificate) = (directory.join(CLIENTS), base.with_added_extension("pem"));
     if arguments.renew && !certificate.exists() && serials_of_client(&clients, name)?.is_empty() {
-        let error = format!("there is no certificate of a client {name:?} to be renewed; without --renew it is made");
-        return Err(Failure::new(Status::Usage, error));
+        // Scripts renew what need not be there yet; an operator may have mistyped the name.
+        eprintln!("there was no certificate of a client {name:?} to be renewed: it is made");
     }
     if let Some(parent) = base.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         data::create(parent)?;
