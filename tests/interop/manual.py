@@ -97,7 +97,6 @@ PAGES = {
             "fogmux import mosquitto": Line(says="1 users imported"),
             "fogmux serve ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "--data DIR": OWN}, before=STOPPED,
                                   is_patient=True),
-            "fogmux check --reload FILE": Line(puts={"FILE": "/etc/fogmux/fogmux.toml"}),
             "fogmux check FILE": Line(puts={"FILE": "/etc/fogmux/fogmux.toml"}),
             "fogmux check --defaults": Line(says=r"\[listeners\.mqtt\]"),
             "fogmux doctor ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "DIR": DATA}, says="0 problems"),
@@ -297,6 +296,7 @@ PAGES = {
         lines={
             "fogmux check --data": Line(
                 before="export CREDENTIALS_DIRECTORY=$PWD; fogmux pki server --data own --out tls fog.example;"),
+            "fogmux check --reload FILE": Line(puts={"FILE": "/etc/fogmux/fogmux.toml"}),
             "sudo systemctl reload": Line(
                 after="until journalctl -u fogmux | grep 'are read again'; do sleep 0.1; done"),
         }),
