@@ -240,7 +240,7 @@ impl SessionLog {
 
     /// Whether it is known that the store has not taken the newest record of the session: an older one is there.
     #[must_use]
-    pub fn is_refused(&self) -> bool {
+    pub fn is_refused(&mut self) -> bool {
         self.replaced.is_refused()
     }
 

@@ -62,9 +62,14 @@ impl Replaced {
         self.is_sure && self.outcome() == Poll::Ready(Ok(()))
     }
 
-    /// Whether it is known that the newest record is not there.
-    pub(super) fn is_refused(&self) -> bool {
-        self.outcome() == Poll::Ready(Err(StoreFailed))
+    /// Whether it is known that the newest record is not there. Asked for each message: once it is there, the batch is
+    /// not looked at again.
+    pub(super) fn is_refused(&mut self) -> bool {
+        let outcome = self.outcome();
+        if outcome == Poll::Ready(Ok(())) {
+            self.outcome = Completion::Ready;
+        }
+        outcome == Poll::Ready(Err(StoreFailed))
     }
 
     fn outcome(&self) -> Poll<Result<(), StoreFailed>> {

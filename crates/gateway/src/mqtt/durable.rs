@@ -284,7 +284,7 @@ impl Durable {
     }
 
     /// Whether the store is known not to have taken that its client has left.
-    pub(super) fn is_leave_refused(&self) -> bool {
+    pub(super) fn is_leave_refused(&mut self) -> bool {
         matches!(self.away, Away::Left(_)) && self.log.is_refused()
     }
 

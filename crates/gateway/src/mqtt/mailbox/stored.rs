@@ -46,7 +46,7 @@ impl MqttMailbox {
         retain: bool,
     ) -> Delivered {
         let mut kept = share(publication, delivery, qos, retain);
-        if self.durable.as_ref().is_some_and(|durable| durable.is_leave_refused()) {
+        if self.durable.as_mut().is_some_and(|durable| durable.is_leave_refused()) {
             self.leave_again();
         }
         let Some(durable) = &mut self.durable else { return Delivered::Gone };
