@@ -50,6 +50,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http administrators make the first rules", run: access::first_rules },
     Case { name: "http users and rules are changed only where the configuration allows it", run: access::off },
     Case { name: "http administrators set the filter of the log until a reload", run: access::log_level },
+    Case { name: "http a gateway that stops waits for no answer to an administrator", run: access::stopped },
     Case { name: "http administrators are shown certificates, and no key", run: shown::certificates },
     Case { name: "http administrators are shown refusals as the log names them", run: shown::refusals },
     Case { name: "http a flood of refusals takes no place of another's", run: shown::flood_of_refusals },

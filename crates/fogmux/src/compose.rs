@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use fogmux_auth::{Authority, PskSecret};
+use fogmux_gateway::administration::Administration;
 use fogmux_gateway::listener::Listen;
 use fogmux_gateway::listening::http3_name;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
@@ -77,6 +78,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         proxies: config.proxy.of_gateway(),
         store: Some(store.clone()),
         discovery: config.discovery.of_gateway(),
+        administration: Administration::new(config.auth.api_changes, home.directory.clone()),
         #[cfg(feature = "otlp")]
         traces: otlp::of_gateway(&config.telemetry.traces),
         quic: config.http.quic,

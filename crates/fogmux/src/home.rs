@@ -140,7 +140,7 @@ fn time(config: &Config, directory: &Path, pki: &Path, now: SystemTime) -> Syste
 }
 
 /// Returns the directory of the store.
-fn store(config: &Config, directory: &Path) -> PathBuf {
+pub(crate) fn store(config: &Config, directory: &Path) -> PathBuf {
     config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE))
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn configuration(arguments: &Serve) -> Result<Config, Failure> {
 }
 
 async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -> Result<(), Failure> {
-    let manager = ServiceManager::from_environment();
+    let mut manager = ServiceManager::from_environment();
     let Signals { mut stop, mut hang_up } = signals;
     let every = manager.watchdog();
     let mut watchdog = interval(every.unwrap_or(Duration::from_secs(3600)));
@@ -132,11 +132,14 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
             _ = look.tick() => {
                 reloader.look(&running);
                 memory.look(&running.gateway.shared);
+                manager.retry();
             }
             _ = watchdog.tick(), if every.is_some() => manager.alive(),
         }
     }
     manager.stopping();
+    // Whoever asks from now on is refused: the answer would keep its connection open for as long as the gateway drains.
+    drop(commands);
     tracing::info!("stopping; a second signal ends at once");
     let drain = reloader.drain();
     let stopped = async {

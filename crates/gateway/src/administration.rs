@@ -39,7 +39,8 @@ pub struct Administration {
     changes: AtomicBool,
     commands: OnceLock<mpsc::Sender<Command>>,
     /// The data directory, whose disk is shown.
-    data: OnceLock<PathBuf>,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "requests over HTTP ask for it"))]
+    data: Option<PathBuf>,
 }
 
 /// A command of an administrator.
@@ -179,6 +180,13 @@ pub(crate) fn is_ruled(decision: &Decision) -> bool {
 }
 
 impl Administration {
+    /// Of a gateway whose data directory is named, and whose users and rules may be changed from its first request on,
+    /// or not.
+    #[must_use]
+    pub fn new(changes: bool, data: PathBuf) -> Self {
+        Self { changes: changes.into(), data: Some(data), ..Self::default() }
+    }
+
     /// Begins to take commands; `None` if that was done before.
     pub fn open(&self) -> Option<mpsc::Receiver<Command>> {
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
@@ -196,15 +204,10 @@ impl Administration {
         self.changes.load(Relaxed)
     }
 
-    /// Names the data directory. It stays the same while the process runs.
-    pub fn set_data(&self, directory: PathBuf) {
-        let _ = self.data.set(directory);
-    }
-
     /// The data directory, if there is one.
     #[cfg(feature = "http")]
     pub(crate) fn data(&self) -> Option<&Path> {
-        self.data.get().map(PathBuf::as_path)
+        self.data.as_deref()
     }
 
     /// Gives a command and waits for its answer.

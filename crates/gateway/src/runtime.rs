@@ -42,6 +42,7 @@ use crate::traces::{Traces, TracesConfig};
 #[cfg(feature = "xmpp")]
 use crate::xmpp::{XmppConfig, XmppDoor};
 use crate::{
+    administration::Administration,
     clock::Clock,
     discovery::DiscoveryConfig,
     listener::{Listen, Listener},
@@ -92,6 +93,8 @@ pub struct GatewayConfig {
     pub store: Option<JournalStore>,
     /// How the gateway is found by multicast DNS; `None` if it is not.
     pub discovery: Option<DiscoveryConfig>,
+    /// What administrators may change.
+    pub administration: Administration,
     /// Traces of messages; `None` if there are none.
     #[cfg(feature = "traces")]
     pub traces: Option<TracesConfig>,
@@ -205,6 +208,7 @@ impl Gateway {
             metrics: Metrics { store, counted: doors.counted(), certificates, ..Metrics::default() },
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
+            administration: config.administration,
             listening,
             challenges,
             #[cfg(feature = "traces")]

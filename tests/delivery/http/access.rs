@@ -226,3 +226,32 @@ pub(super) fn log_level() -> Result<String> {
     }
     Ok(String::new())
 }
+
+/// What administrators ask while the gateway stops is refused, and does not hold it up for as long as it may drain. A
+/// reload comes first, behind which requests wait.
+pub(super) fn stopped() -> Result<String> {
+    for _ in 0..3 {
+        let mut gateway = Gateway::start_as(Plan {
+            settings: &["workers.drain=300s"],
+            files: &[("users.toml", &file(&["admin"]))],
+            ..Plan::default()
+        })?;
+        // Whose password is verified by now.
+        send(&gateway, "GET /api/v1/log-level", ADMIN, "", "")?;
+        gateway.signal(rustix::process::Signal::HUP)?;
+        let request = format!(
+            "GET /api/v1/log-level HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {}\r\n\r\n",
+            openssl::base64::encode_block(ADMIN.as_bytes())
+        );
+        let mut asking = Vec::new();
+        for _ in 0..8 {
+            let mut stream = std::net::TcpStream::connect(gateway.address("http")?)?;
+            std::io::Write::write_all(&mut stream, request.as_bytes())?;
+            asking.push(stream);
+        }
+        gateway.signal(rustix::process::Signal::TERM)?;
+        let ended = gateway.wait_exit(std::time::Duration::from_secs(60))?;
+        ensure!(ended.success(), "{ended}");
+    }
+    Ok(String::new())
+}

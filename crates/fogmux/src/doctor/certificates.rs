@@ -9,7 +9,9 @@ use fogmux_net::{ListExpiry, TlsConfig, pki};
 use super::Subject;
 use super::finding::Report;
 use super::gateway::RESTART;
+use crate::clock;
 use crate::data;
+use crate::home;
 use crate::modes::quoted;
 use crate::rollover;
 use fogmux_net::validity::{Days, Stage, Validity};
@@ -18,7 +20,12 @@ use fogmux_net::validity::{Days, Stage, Validity};
 struct Certificate {
     file: PathBuf,
     mend: String,
+    /// What replaces it if it was made by a clock that was ahead; `None` if it was made elsewhere.
+    made_ahead: Option<&'static str>,
 }
+
+/// The command that has a running gateway make its certificate anew.
+const RELOAD: &str = "systemctl reload fogmux";
 
 pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
     let Subject { config, directory, now, .. } = subject;
@@ -30,7 +37,7 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
             let mend = format!("openssl x509 -noout -pubkey -in {}", quoted(certificate));
             pair(certificate, key, mend, report);
             let mend = format!("have its authority issue a new one, and replace {}", certificate.display());
-            all.push(Certificate { file: certificate.clone(), mend });
+            all.push(Certificate { file: certificate.clone(), mend, made_ahead: None });
         }
         (Some(_), None) | (None, Some(_)) | (None, None) => {
             // The gateway renews its own at each start.
@@ -44,20 +51,23 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
             for file in &files {
                 pair(file, &file.with_extension("key"), RESTART.to_owned(), report);
             }
-            all.extend(files.into_iter().map(|file| Certificate { file, mend: RESTART.to_owned() }));
+            let made_ahead = Some(RELOAD);
+            all.extend(files.into_iter().map(|file| Certificate { file, mend: RESTART.to_owned(), made_ahead }));
         }
     }
     let of_gateway = directory.join(data::AUTHORITY);
     if let Some(file) = &tls.client_ca_file {
         let mend = format!("openssl x509 -noout -dates -in {}", quoted(file));
-        all.push(Certificate { file: file.clone(), mend });
+        all.push(Certificate { file: file.clone(), mend, made_ahead: None });
     }
     if tls.client_ca_file.is_none() || tls.certificate_file.is_none() {
-        all.push(Certificate { file: of_gateway.clone(), mend: BEGIN.to_owned() });
+        let certificate = Certificate { file: of_gateway.clone(), mend: BEGIN.to_owned(), made_ahead: Some(BEGIN) };
+        all.push(certificate);
         authority(&of_gateway, *now, report);
     }
+    let store = home::store(config, directory);
     for certificate in all.iter().filter(|certificate| certificate.file.exists()) {
-        dates(certificate, *now, report);
+        dates(certificate, *now, &store, report);
     }
     let list = tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
     if list.exists() {
@@ -100,7 +110,8 @@ fn authority(file: &Path, now: Duration, report: &mut Report) {
 }
 
 /// The dates of all certificates of a file, of which one is enough to end a handshake.
-fn dates(Certificate { file, mend }: &Certificate, now: Duration, report: &mut Report) {
+fn dates(certificate: &Certificate, now: Duration, store: &Path, report: &mut Report) {
+    let Certificate { file, mend, made_ahead } = certificate;
     let found = match pki::dates(file) {
         Ok(found) => found,
         Err(error) => return report.problem("certificate", error.to_string(), mend.as_str()),
@@ -111,7 +122,15 @@ fn dates(Certificate { file, mend }: &Certificate, now: Duration, report: &mut R
         match validity.stage {
             Stage::Good => report.ok("certificate", text),
             Stage::Month | Stage::Week => report.warning("certificate", text, mend.as_str()),
-            Stage::Early => report.problem("certificate", text, "timedatectl"),
+            Stage::Early => {
+                let valid_from = Duration::from_secs(dates.not_before_unix_s);
+                match made_ahead.filter(|_| !clock::is_behind(now, valid_from, store)) {
+                    Some(mend) => {
+                        report.problem("certificate", format!("{text}: made by a clock that was ahead"), mend)
+                    }
+                    None => report.problem("certificate", text, "timedatectl"),
+                }
+            }
             Stage::Expired => report.problem("certificate", text, mend.as_str()),
         }
     }
@@ -153,17 +172,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let made = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let made_pki = pki::ensure(directory.path(), &["localhost".to_owned()], made).unwrap();
-        let certificate = Certificate { file: made_pki.certificate, mend: "renew".to_owned() };
+        let certificate =
+            Certificate { file: made_pki.certificate, mend: "renew".to_owned(), made_ahead: Some("make anew") };
         let end = pki::dates(&certificate.file).unwrap()[0].not_after_unix_s;
         let judged = |now| {
             let mut report = Report::default();
-            dates(&certificate, Duration::from_secs(now), &mut report);
-            report.worst()
+            dates(&certificate, Duration::from_secs(now), directory.path(), &mut report);
+            report
         };
-        assert_eq!(judged(end - 31 * DAY_S), Level::Ok);
-        assert_eq!(judged(end - 29 * DAY_S), Level::Warning);
-        assert_eq!(judged(end), Level::Warning);
-        assert_eq!(judged(end + 1), Level::Problem);
-        assert_eq!(judged(1_000_000_000), Level::Problem, "valid only later");
+        assert_eq!(judged(end - 31 * DAY_S).worst(), Level::Ok);
+        assert_eq!(judged(end - 29 * DAY_S).worst(), Level::Warning);
+        assert_eq!(judged(end).worst(), Level::Warning);
+        assert_eq!(judged(end + 1).worst(), Level::Problem);
+        for (now, expected) in [(1_000_000_000, "timedatectl"), (1_799_900_000, "make anew")] {
+            let report = judged(now);
+            assert_eq!(report.worst(), Level::Problem, "valid only later");
+            assert_eq!(report.json()["findings"][0]["mend"].as_str(), Some(expected), "at {now}");
+        }
     }
 }

@@ -102,11 +102,8 @@ impl Reloader {
 
     /// Begins to take the commands of administrators.
     pub(crate) fn administration(&self, running: &Running) -> mpsc::Receiver<Command> {
-        let administration = &running.gateway.shared.administration;
-        administration.allow_changes(self.config.auth.api_changes);
-        administration.set_data(self.home.directory.clone());
         // One that is closed, were they taken already.
-        administration.open().unwrap_or_else(|| mpsc::channel(1).1)
+        running.gateway.shared.administration.open().unwrap_or_else(|| mpsc::channel(1).1)
     }
 
     /// Prints the banner.

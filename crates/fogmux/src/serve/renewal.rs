@@ -3,11 +3,13 @@
 //! A start renews it if it expires within 30 days. A gateway that is left alone may not be started again before that,
 //! and one whose clock was wrong at the start may have a certificate with wrong dates.
 
+use std::path::Path;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_net::{Role, TlsConfig};
 
+use crate::clock;
 use crate::config::Config;
 use crate::home::{self, Home};
 use fogmux_net::validity::{DAY_S, Stage, Validity};
@@ -36,7 +38,10 @@ impl Renewal {
     pub(super) fn begin_in_time(&mut self, config: &Config, home: &Home, tls: &TlsConfig) -> bool {
         let now = SystemTime::now();
         // An operator's certificate is renewed by its operator.
-        if config.tls.certificate_file.is_some() || !self.is_time(now) || !expires(tls, now) {
+        if config.tls.certificate_file.is_some()
+            || !self.is_time(now)
+            || !is_due(tls, now, &home::store(config, &home.directory))
+        {
             return false;
         }
         self.tried = Some(now);
@@ -74,10 +79,17 @@ impl Renewal {
     }
 }
 
-/// Whether a certificate of the server expires soon. One that is valid only later is left alone: the clock is wrong.
-fn expires(tls: &TlsConfig, now: SystemTime) -> bool {
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let servers = tls.in_use().into_iter().filter(|certificate| certificate.role == Role::Server);
-    let mut stages = servers.map(|certificate| Validity::at(now, &certificate.dates).stage);
-    stages.any(|stage| matches!(stage, Stage::Month | Stage::Week | Stage::Expired))
+/// Whether a certificate of the server expires soon, or was made by a clock that was ahead and has been set right since.
+/// One that is valid only later because the clock is in the past is left alone.
+fn is_due(tls: &TlsConfig, now: SystemTime, store: &Path) -> bool {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut servers = tls.in_use().into_iter().filter(|certificate| certificate.role == Role::Server);
+    servers.any(|certificate| match Validity::at(now.as_secs(), &certificate.dates).stage {
+        Stage::Good => false,
+        Stage::Month | Stage::Week | Stage::Expired => true,
+        Stage::Early => {
+            let valid_from = Duration::from_secs(certificate.dates.not_before_unix_s);
+            !clock::is_behind(now, valid_from, store)
+        }
+    })
 }

@@ -74,6 +74,7 @@ fn start_on(
         tls,
         store: None,
         discovery: None,
+        administration: Default::default(),
         quic: Default::default(),
         accept: Default::default(),
         proxies: crate::proxy::ProxyConfig::default(),
