@@ -53,6 +53,23 @@ fn days_that_no_certificate_can_have_are_refused() {
 }
 
 #[test]
+fn a_key_that_can_be_guessed_is_refused_and_one_in_a_file_is_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for key in ["", "0", "00", "000102030405060708090a0b0c0d0e"] {
+        let done = pki(&data, &["psk", "meter", "--key", key]);
+        assert_eq!(done.code, 64, "{key}: {}", done.stderr);
+        assert!(!data.join("psk.toml").exists() && !data.join("users.toml").exists(), "{key}: nothing is made");
+    }
+    let long = "000102030405060708090a0b0c0d0e0f";
+    assert_eq!(pki(&data, &["psk", "meter", "--key", long]).code, 0);
+    fs::write(data.join("psk.toml"), "[[psk]]\nidentity = \"lamp\"\nkey = \"c0ffee\"\n").unwrap();
+    let gateway = Gateway::start(&data, &[]);
+    gateway.wait_for_log("psk.toml: the key is shorter than 16 bytes");
+    assert!(gateway.log().contains("lamp") && !gateway.log().contains("c0ffee"), "{}", gateway.log());
+}
+
+#[test]
 fn a_renewal_says_that_there_was_none() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
