@@ -1,7 +1,7 @@
 //! `fogmux check`: reports every error of a configuration at once.
 
 mod dates;
-mod directory;
+pub(crate) mod directory;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

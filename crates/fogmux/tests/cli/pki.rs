@@ -106,6 +106,20 @@ fn a_gateway_starts_and_reloads_without_a_context_file_that_is_damaged() {
     assert_eq!(pki(&data, &["oscore", "good"]).code, 0);
     let bad = data.join("oscore/lamp.toml");
     fs::write(&bad, "").unwrap();
+    let (config, at) = (directory.path().join("fogmux.toml"), data.to_str().unwrap());
+    fs::write(&config, "").unwrap();
+    let config = config.to_str().unwrap();
+    // As the unit runs it before a reload, and for whoever mends files.
+    let check = |flags: &[&str]| run(&[&["check", config, "--data", at], flags].concat());
+    let (reload, strict) = (check(&["--reload"]), check(&[]));
+    assert!(
+        reload.code == 0 && reload.stdout.contains("warning: ") && reload.stdout.contains("lamp.toml"),
+        "{}",
+        reload.stdout
+    );
+    assert!(strict.code == 78 && strict.stdout.contains("lamp.toml"), "{}", strict.stdout);
+    let doctor = run(&["doctor", "--config", config, "--data", at]);
+    assert!(doctor.code == 78 && doctor.stdout.contains("lamp.toml"), "{}", doctor.stdout);
     let gateway = Gateway::start(&data, &[]);
     gateway.wait_for_log("lamp.toml: ");
     gateway.wait_for_log("this OSCORE context is not in use");
@@ -113,6 +127,11 @@ fn a_gateway_starts_and_reloads_without_a_context_file_that_is_damaged() {
     gateway.wait_for_log_times("this OSCORE context is not in use", 2);
     gateway.wait_for_log("configuration, users, rules and certificates are read again");
     assert_eq!(gateway.stop(), 0);
+    // Of two with one identity no one is the right one, for a reload as well.
+    let twin = data.join("oscore/twin.toml");
+    fs::copy(data.join("oscore/good.toml"), &twin).unwrap();
+    assert_eq!(check(&["--reload"]).code, 78);
+    fs::remove_file(&twin).unwrap();
     let refused = pki(&data, &["oscore", "other"]);
     assert!(refused.code == 78 && refused.stderr.contains("lamp.toml"), "{} {}", refused.code, refused.stderr);
 }
