@@ -1,7 +1,7 @@
 //! `fogmux check`: reports every error of a configuration at once.
 
 mod dates;
-mod directory;
+pub(crate) mod directory;
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -74,7 +74,6 @@ pub(crate) fn remarks(config: &Config, directory: Option<&Path>) -> Vec<String> 
     let mut remarks = warnings(config, directory);
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| silent_groups(name, listener)));
     remarks.extend(config.listeners.each().filter_map(|(name, listener)| no_logins(name, listener)));
-    remarks.extend(nothing_listens(config));
     remarks.extend(nothing_told(config));
     remarks.extend(no_lists(config, directory));
     let file = |named: &Option<PathBuf>, name: &str| {
@@ -106,10 +105,10 @@ fn silent_groups(name: &str, listener: &Listener) -> Option<String> {
     })
 }
 
-/// Remarks on a gateway that nobody can reach.
+/// Warns of a gateway that nobody can reach; its links pass messages on between other brokers.
 fn nothing_listens(config: &Config) -> Option<String> {
     let is_silent = !config.listeners.each().any(|(_, listener)| listener.enabled);
-    is_silent.then(|| "listeners: none is enabled, so nobody reaches the gateway".to_owned())
+    is_silent.then(|| "listeners: none is enabled, so only the brokers of links reach the gateway".to_owned())
 }
 
 /// Remarks on multicast DNS without a listener that other hosts reach.
@@ -154,11 +153,12 @@ fn proxies_of_all(config: &Config) -> Option<String> {
     })
 }
 
-/// Returns warnings about a configuration that grants more than it seems to, or marks that do not fit the memory there
-/// is. `directory` is the data directory, or the default.
+/// Returns warnings about a configuration that grants more than it seems to or nothing at all, or marks that do not fit
+/// the memory there is. `directory` is the data directory, or the default.
 pub(crate) fn warnings(config: &Config, directory: Option<&Path>) -> Vec<String> {
     let marks = memory_limit::warnings(config, memory_limit::of_control_group());
-    open_to_all(config, directory).into_iter().chain(proxies_of_all(config)).chain(marks).collect()
+    let warnings = [nothing_listens(config), open_to_all(config, directory), proxies_of_all(config)];
+    warnings.into_iter().flatten().chain(marks).collect()
 }
 
 /// Warns of listeners that other hosts reach when there is no access file.
@@ -341,6 +341,9 @@ mod tests {
     use super::*;
     use crate::config::Source;
 
+    const LINK_ALONE: &str = "[listeners.defaults]\nenabled = false\n[links.north]\nurl = \"mqtts://north.example\"\n\
+                              out = [{ filter = \"#\" }]\n";
+
     #[test]
     fn what_has_another_effect_than_intended_is_remarked() {
         let directory = tempfile::tempdir().unwrap();
@@ -355,7 +358,7 @@ mod tests {
             ("[listeners.mqtts]\nauth = []\n", "listeners.mqtts.auth"),
             ("[tls]\ncrl_expiry = \"refuse\"\n", "tls.crl_expiry"),
             ("[discovery]\nmdns = true\n", "discovery.mdns"),
-            ("[listeners.defaults]\nenabled = false\n", "listeners: none is enabled"),
+            (LINK_ALONE, "listeners: none is enabled"),
         ] {
             assert!(said(text).starts_with(key), "{text}: {}", said(text));
         }

@@ -5,6 +5,7 @@
 mod acl;
 mod bridges;
 mod dynamic;
+mod given;
 mod keys;
 mod report;
 mod rules;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use fogmux_auth::{Acl, Psks, Users, replace_file};
 
-use self::bridges::Bridges;
+use self::bridges::Links;
+use self::given::{Conf, Given};
 use self::report::Report;
 use self::rules::Translated;
 use crate::cli::{Import, ImportMosquitto};
@@ -21,11 +23,6 @@ use crate::exit::{Failure, Status};
 use crate::output::say;
 use crate::passwd::failed;
 use crate::{data, home, installed};
-
-/// Keys of mosquitto.conf whose files are imported.
-const FILES: [&str; 4] = ["acl_file", "password_file", "psk_file", "plugin_opt_config_file"];
-/// The plugin whose file is imported, by a part of its path.
-const DYNAMIC: &str = "dynamic_security";
 
 /// Runs the import.
 pub(crate) fn run(command: &Import) -> Result<(), Failure> {
@@ -35,14 +32,10 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         dynamic: arguments.dynamic_security.clone(),
         passwords: arguments.passwords.clone(),
         psk: arguments.psk.clone(),
-        bridges: Bridges::default(),
     };
     let (mut reports, mut links) = (Vec::new(), None);
     if let Some(file) = &arguments.file {
-        let mut report = Report::new(file);
-        given.take_from(file, &read_text(file)?, &mut report);
-        links = import_links(std::mem::take(&mut given.bridges), arguments, &mut report)?;
-        reports.push(report);
+        (links, reports) = import_links(given.take_from(file)?, arguments)?;
     }
     if given.is_empty() && !reports.is_empty() {
         // The report says line by line that nothing else in it has a counterpart.
@@ -58,56 +51,6 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
     done.extend(links);
     tell(&done, &reports, arguments.json)?;
     Ok(())
-}
-
-/// The files of the other broker.
-struct Given {
-    acl: Option<PathBuf>,
-    dynamic: Option<PathBuf>,
-    passwords: Option<PathBuf>,
-    psk: Option<PathBuf>,
-    bridges: Bridges,
-}
-
-impl Given {
-    fn is_empty(&self) -> bool {
-        self.acl.is_none() && self.dynamic.is_none() && self.passwords.is_none() && self.psk.is_none()
-    }
-
-    /// Imports the files that mosquitto.conf names; its other lines are reported as ignored.
-    fn take_from(&mut self, file: &Path, text: &str, report: &mut Report) {
-        let beside = file.parent().unwrap_or(Path::new(""));
-        let mut of_dynamic = false;
-        for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
-            let (key, value) = line.split_once([' ', '\t']).map_or((line, ""), |(key, value)| (key, value.trim()));
-            if key.is_empty() || key.starts_with('#') || self.bridges.take(index + 1, key, value, report) {
-                continue;
-            }
-            let target = match key {
-                "acl_file" => &mut self.acl,
-                "password_file" => &mut self.passwords,
-                "psk_file" => &mut self.psk,
-                "plugin" | "global_plugin" | "plugin_load" if value.contains(DYNAMIC) => {
-                    of_dynamic = true;
-                    continue;
-                }
-                "plugin_opt_config_file" if of_dynamic => &mut self.dynamic,
-                other => {
-                    report.lost(index + 1, format!("{other} is not imported; see config/fogmux.toml"));
-                    continue;
-                }
-            };
-            if target.is_some() {
-                report.lost(index + 1, "this file was named before");
-            } else {
-                *target = Some(beside.join(value));
-            }
-        }
-        if self.is_empty() && self.bridges.is_empty() {
-            report.lost(0, format!("it names none of {}", FILES.join(", ")));
-        }
-    }
 }
 
 /// The files of this gateway.
@@ -202,13 +145,11 @@ fn import(
     Ok(done)
 }
 
-/// Writes bridges as links into the file that was named for them.
-fn import_links(bridges: Bridges, arguments: &ImportMosquitto, report: &mut Report) -> Result<Option<Done>, Failure> {
-    let Some(target) = arguments.links.as_deref().filter(|_| !bridges.is_empty()) else {
-        for line in bridges.lines() {
-            report.lost(line, "--links FILE writes this bridge as a link, such as to conf.d/links.toml");
-        }
-        return Ok(None);
+/// Writes bridges as links into the file that was named for them; returns the reports on the files that have them.
+fn import_links(confs: Vec<Conf>, arguments: &ImportMosquitto) -> Result<(Option<Done>, Vec<Report>), Failure> {
+    let has_bridges = confs.iter().any(|conf| !conf.bridges.is_empty());
+    let Some(target) = arguments.links.as_deref().filter(|_| has_bridges) else {
+        return Ok((None, confs.into_iter().map(Conf::without_links).collect()));
     };
     let target = std::path::absolute(target).map_err(|error| Failure::io(target.display(), &error))?;
     if target.exists() && !arguments.replace {
@@ -218,7 +159,11 @@ fn import_links(bridges: Bridges, arguments: &ImportMosquitto, report: &mut Repo
     // The gateway has to read the passwords, and nobody else.
     let found = installed::find(&arguments.files)?;
     let directory = found.directory()?.join(data::LINKS);
-    let links = bridges.translate(&directory, report);
+    let (mut links, mut reports) = (Links::default(), Vec::new());
+    for Conf { bridges, mut report } in confs {
+        bridges.translate(&directory, &mut links, &mut report);
+        reports.push(report);
+    }
     let written = !arguments.dry_run && links.count > 0;
     if written {
         found.writable()?;
@@ -235,8 +180,10 @@ fn import_links(bridges: Bridges, arguments: &ImportMosquitto, report: &mut Repo
             std::fs::set_permissions(&target, mode).map_err(|error| Failure::io(target.display(), &error))?;
         }
     }
-    report.differs(0, "links take effect when the configuration has this file, at SIGHUP");
-    Ok(Some(Done { what: "links", count: links.count, into: target, written }))
+    if let Some(report) = reports.first_mut() {
+        report.differs(0, "links take effect when the configuration has this file, at SIGHUP");
+    }
+    Ok((Some(Done { what: "links", count: links.count, into: target, written }), reports))
 }
 
 /// Changes the users' file, or only says what would be changed.
@@ -278,7 +225,7 @@ fn write(target: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn read_text(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))
+    fogmux_file::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))
 }
 
 fn tell(done: &[Done], reports: &[Report], json: bool) -> Result<(), Failure> {

@@ -50,6 +50,7 @@ struct Running {
 impl Links {
     /// Starts all links, and ends the sessions of those that are not configured any more.
     pub(crate) fn start(configured: &Configured, gateway: &RunningGateway, data: &Path) -> Self {
+        set_mark(gateway);
         let mut this = Self { known: Known::new(data), running: BTreeMap::new(), ending: BTreeMap::new() };
         let sessions = gateway.shared.links.sessions().map(|sessions| sessions.names()).unwrap_or_default();
         for (name, principal) in sessions {
@@ -148,6 +149,15 @@ impl Links {
                 tracing::debug!(link = name, %failure, "the session of a link that is gone stays");
             }
         });
+    }
+}
+
+/// Gives the process a mark that no other one has, by which its MQTT door knows its own links.
+fn set_mark(gateway: &RunningGateway) {
+    let mut random = [0; 16];
+    // Without random numbers a link to the gateway itself is not found out.
+    if getrandom::fill(&mut random).is_ok() {
+        gateway.shared.links.set_mark(fogmux_net::channel::hex(&random));
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fogmux_net::pki::rollover::Phase;
 use fogmux_net::pki::{self, Rollover};
-use fogmux_net::validity::{DAY_S, Validity};
+use fogmux_net::validity::{DAY_S, Stage, Validity};
 
 /// A rollover is due when the authority has less than this left: devices are visited one by one, and certificates that
 /// are valid for two years are made until then.
@@ -33,8 +33,11 @@ pub(crate) fn due(file: &Path, now: Duration) -> Option<String> {
     let dates = pki::dates(file).ok()?.into_iter().next()?;
     let ends_soon = dates.not_after_unix_s < now.as_secs().saturating_add(DUE_S);
     let validity = Validity::at(now.as_secs(), &dates);
-    ends_soon
-        .then(|| format!("{}: {} {validity}; every device needs another one by then", file.display(), dates.subject))
+    let consequence = match validity.stage {
+        Stage::Expired => "devices that look at its dates refuse the gateway",
+        Stage::Good | Stage::Month | Stage::Week | Stage::Early => "every device needs another one by then",
+    };
+    ends_soon.then(|| format!("{}: {} {validity}; {consequence}", file.display(), dates.subject))
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ use crate::counter::Counter;
 /// The beginning of the client identifiers of links at the MQTT door. No client from outside may have such a one.
 pub const CLIENT: &str = "$link/";
 
+/// The user property of CONNECT by which a link says which process it comes from. Other brokers ignore it.
+pub const MARK: &str = "fogmux-link";
+
 /// Why a link has dropped a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
@@ -157,6 +160,7 @@ pub trait LinkSessions: fmt::Debug + Send + Sync {
 pub struct Links {
     all: Mutex<BTreeMap<String, Arc<Link>>>,
     sessions: OnceLock<Arc<dyn LinkSessions>>,
+    mark: OnceLock<String>,
     changed: Notify,
 }
 
@@ -174,6 +178,18 @@ impl Links {
     #[must_use]
     pub fn sessions(&self) -> Option<&dyn LinkSessions> {
         self.sessions.get().map(|sessions| &**sessions)
+    }
+
+    /// Sets what links say of this process in CONNECT, which no other process may say: its own door refuses it.
+    pub fn set_mark(&self, mark: String) {
+        // Links are started once.
+        let _ = self.mark.set(mark);
+    }
+
+    /// The value of [`MARK`], once links were started.
+    #[must_use]
+    pub fn mark(&self) -> Option<&str> {
+        self.mark.get().map(String::as_str)
     }
 
     /// The name of the principal that a link has at the MQTT door.

@@ -334,7 +334,7 @@ fn is_good(pki: &Pki, trust: &Trust, names: &[ServerName<'static>]) -> bool {
     let Ok(chain) = pem::certificates(&pki.certificate) else {
         return false;
     };
-    if fs::read(&pki.key).is_ok() && TlsConfig::load(&pki.certificate, &pki.key).is_err() {
+    if fogmux_file::read(&pki.key).is_ok() && TlsConfig::load(&pki.certificate, &pki.key).is_err() {
         return false;
     }
     trust.refused(&chain, names).is_none()

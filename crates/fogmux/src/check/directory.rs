@@ -15,6 +15,9 @@ use crate::exit::Failure;
 use crate::oscore::{self, Keyring};
 use crate::{acme, data, home, kept, rollover};
 
+/// The key of the directory of OSCORE contexts.
+pub(crate) const OSCORE: &str = "coap.oscore.directory";
+
 /// Judges the files in `directory`. A directory that is closed to this user is not judged: its gateway may read it.
 pub(super) fn judge(config: &Config, directory: &Path) -> Judged {
     let mut judged = Judged::default();
@@ -32,9 +35,7 @@ pub(super) fn judge(config: &Config, directory: &Path) -> Judged {
     judged.rules(config, directory);
     judged.certificates(config, directory);
     judged.acme(config, directory);
-    if let Err(failure) = oscore::read(&Keyring::default(), config, directory) {
-        judged.refuse("coap.oscore.directory", &oscore::directory(config, directory), failure);
-    }
+    judged.contexts(config, directory);
     // Those that must not be gone, for a reload as for a start.
     if let Err(failure) = kept::check_start(config, directory) {
         judged.refuse("auth", &directory.join(data::IN_USE), failure);
@@ -60,6 +61,23 @@ impl Judged {
             if named.is_none() && self.is_readable(key, &file) {
                 load(&file).unwrap_or_else(|found| self.note(key, found));
             }
+        }
+    }
+
+    /// OSCORE contexts. A file that gives none is left out by a start and a reload, which have all others.
+    fn contexts(&mut self, config: &Config, directory: &Path) {
+        let contexts = oscore::directory(config, directory);
+        match oscore::read_usable(&Keyring::default(), config, directory) {
+            Ok(fresh) => {
+                let problem = |found: &String| Problem {
+                    location: Some(Location { file: contexts.clone(), line: 0 }),
+                    key: OSCORE.to_owned(),
+                    found: found.clone(),
+                    accepted: String::new(),
+                };
+                self.tolerated.extend(fresh.left_out().iter().map(problem));
+            }
+            Err(failure) => self.refuse(OSCORE, &contexts, failure),
         }
     }
 

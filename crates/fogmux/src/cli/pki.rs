@@ -167,7 +167,7 @@ pub(crate) struct PkiPsk {
     /// The user of the key [default: the identity]
     #[arg(long)]
     pub(crate) user: Option<String>,
-    /// The key in hexadecimal; visible to other users in the process list [default: random]
+    /// The key in hexadecimal, 16 bytes or more; visible to other users in the process list [default: random]
     #[arg(long, value_name = "HEX")]
     pub(crate) key: Option<String>,
     /// Groups of the user, replacing the present ones

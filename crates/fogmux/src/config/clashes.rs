@@ -43,11 +43,23 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
             find_weak_profiles(name, listener, findings);
         }
     }
+    find_nothing_to_do(config, findings);
     find_half_certificates(config, findings);
     super::acme::find_clashes(config, findings);
     super::telemetry::find_clashes(config, findings);
     super::links::find_clashes(config, findings);
     find_missing_files(config, findings);
+}
+
+/// Finds that nobody reaches the gateway, and that it reaches nobody.
+fn find_nothing_to_do(config: &Config, findings: &mut Findings) {
+    if config.links.0.is_empty() && !config.listeners.each().any(|(_, listener)| listener.enabled) {
+        findings.clash(
+            "listeners.defaults.enabled",
+            "no listener is enabled and there is no link, so the gateway would do nothing",
+            "enabled = true for one listener, or a link to another broker",
+        );
+    }
 }
 
 /// Finds two sockets of one transport on one port and overlapping addresses, of enabled listeners.

@@ -1,7 +1,7 @@
 //! The keys of `[links.NAME]`: connections to other MQTT brokers (ADR 0077).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,10 @@ use std::time::Duration;
 use fogmux_auth::{Principal, filters_overlap};
 use fogmux_bus::Filter;
 use fogmux_client::{Scheme, Url};
+use fogmux_gateway::Listener as Kind;
 
 use super::clashes::readable;
+use super::listener::Listener;
 use super::model::Config;
 use super::reader::{Findings, Reader, Section};
 
@@ -218,6 +220,13 @@ pub(super) fn find_clashes(config: &Config, findings: &mut Findings) {
         if !cfg!(feature = "mqtt") {
             findings.clash(&key("url"), "this program is built without the MQTT door", "no links");
         }
+        if let Some(listener) = own_listener(config, &broker) {
+            findings.clash(
+                &key("url"),
+                format!("this is the address of listeners.{listener}: messages would come back for ever"),
+                "another broker",
+            );
+        }
         if !keeps_secrets(&broker) && !link.allow_plaintext {
             findings.clash(
                 &key("url"),
@@ -244,6 +253,27 @@ pub(super) fn find_clashes(config: &Config, findings: &mut Findings) {
         find_overlaps(&key("in"), &link.inward, findings);
     }
     find_shared_clients(&config.links, findings);
+}
+
+/// The listener that a link would lead to, by the addresses as they are written: names are not looked up, and it is not
+/// known which addresses this machine has.
+fn own_listener<'a>(config: &'a Config, broker: &Url) -> Option<&'a str> {
+    let host: Option<IpAddr> = broker.host.parse().ok().map(|address: IpAddr| address.to_canonical());
+    let is_localhost = broker.host.trim_end_matches('.').eq_ignore_ascii_case("localhost");
+    let leads_to = |socket: SocketAddr| {
+        let (ip, is_any) = (socket.ip(), socket.ip().is_unspecified());
+        let is_there = match host {
+            Some(host) if host.is_loopback() && is_any => host.is_ipv4() == ip.is_ipv4(),
+            // connect(2) takes it for loopback.
+            Some(host) if host.is_unspecified() => host.is_ipv4() == ip.is_ipv4() && (is_any || ip.is_loopback()),
+            Some(host) => host == ip,
+            None => is_localhost && (is_any || ip.is_loopback()),
+        };
+        is_there && socket.port() == broker.port
+    };
+    let is_mqtt = |listener: &Listener| listener.enabled && matches!(listener.kind, Kind::Mqtt | Kind::Mqtts);
+    let mut found = config.listeners.each().filter(|(_, listener)| is_mqtt(listener));
+    found.find(|(_, listener)| listener.sockets().any(|(socket, _)| leads_to(socket))).map(|(name, _)| name)
 }
 
 /// A broker ends the connection of a client when another one comes with its identifier, so two links with one would end
@@ -317,7 +347,8 @@ mod tests {
 
     #[test]
     fn messages_leave_this_machine_under_tls_unless_told() {
-        for url in ["mqtt://127.0.0.1:1884", "mqtt://localhost", "mqtts://north.example:8884", "mqtt://[::1]:1884"] {
+        for url in ["mqtt://127.0.0.1:1884", "mqtt://localhost:1884", "mqtts://north.example:8884", "mqtt://[::1]:1884"]
+        {
             assert_eq!(problems(&format!("url = {url:?}\n{OUT}")), [""; 0], "{url}");
         }
         assert!(!problems(&format!("url = \"mqtts://north.example:0\"\n{OUT}")).is_empty(), "port 0");
@@ -325,6 +356,36 @@ mod tests {
         assert!(found.len() == 1 && found[0].contains("without encryption"), "{found:?}");
         let allowed = format!("url = \"mqtt://north.example\"\nallow_plaintext = true\n{OUT}");
         assert_eq!(problems(&allowed), [""; 0]);
+    }
+
+    #[test]
+    fn a_link_does_not_lead_to_a_listener_of_its_own_gateway() {
+        let of = |listeners: &str, url: &str| {
+            let text = format!("{listeners}\n[links.north]\nurl = {url:?}\nallow_plaintext = true\n{OUT}\n");
+            let problems = load(&[Source::new("f.toml", text)]).map_or_else(|problems| problems.0, |_| Vec::new());
+            let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            assert!(problems.iter().all(|problem| problem.contains("links.north.url")), "{problems:?}");
+            !problems.is_empty()
+        };
+        for url in [
+            "mqtt://127.0.0.1",
+            "mqtt://LOCALHOST.",
+            "mqtt://0.0.0.0",
+            "mqtt://[::ffff:127.0.0.1]:1883",
+            "mqtts://localhost",
+        ] {
+            assert!(of("", url), "{url}");
+        }
+        for url in
+            ["mqtt://127.0.0.2", "mqtt://[::1]", "mqtt://127.0.0.1:8080", "mqtts://127.0.0.1:8884", "mqtt://192.0.2.1"]
+        {
+            assert!(!of("", url), "{url}");
+        }
+        let any = "[listeners.mqtt]\naddress = \"0.0.0.0:1883\"\nallow_plaintext = true\n";
+        assert!(of(any, "mqtt://127.0.0.2") && !of(any, "mqtt://[::1]") && !of(any, "mqtt://192.0.2.1"));
+        let lan = "[listeners.mqtt]\naddress = \"192.0.2.1:1884\"\nallow_plaintext = true\n";
+        assert!(of(lan, "mqtt://192.0.2.1:1884") && !of(lan, "mqtt://192.0.2.1") && !of(lan, "mqtt://127.0.0.1"));
+        assert!(!of("[listeners.mqtt]\nenabled = false\n", "mqtt://127.0.0.1"));
     }
 
     #[test]

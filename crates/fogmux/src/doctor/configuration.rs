@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::finding::Report;
+use crate::check::directory::OSCORE;
 use crate::check::{self, ReadError};
 use crate::config::{Config, Problems};
 use crate::modes::quoted;
@@ -42,7 +43,9 @@ pub(super) fn examine(file: Option<&Path>, directory: &Path, report: &mut Report
             return None;
         }
     };
-    let judged = check::of_files(&config, Some(directory));
+    let mut judged = check::of_files(&config, Some(directory));
+    // The others are examined with the certificates.
+    judged.problems.extend(judged.tolerated.into_iter().filter(|problem| problem.key == OSCORE));
     let is_hidden = foreign && judged.problems.iter().any(|problem| is_refused(&problem.found));
     let is_refused = !judged.problems.is_empty();
     refuse(Problems(judged.problems));

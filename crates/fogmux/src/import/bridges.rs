@@ -31,7 +31,10 @@ const OTHERS: [&str; 14] = [
     "threshold",
 ];
 
-/// The bridges of a file.
+/// The beginning of a configuration without listeners.
+const NO_LISTENERS: &str = "[listeners.defaults]\nenabled = false\n";
+
+/// The bridges of one file; none goes on in another.
 #[derive(Debug, Default)]
 pub(super) struct Bridges(Vec<Bridge>);
 
@@ -70,6 +73,7 @@ pub(super) struct Links {
     /// File names and contents.
     pub(super) passwords: Vec<(String, String)>,
     pub(super) count: usize,
+    names: BTreeSet<String>,
 }
 
 impl Bridges {
@@ -130,11 +134,10 @@ impl Bridges {
         true
     }
 
-    /// The links, whose passwords will be in files of this directory.
-    pub(super) fn translate(self, directory: &Path, report: &mut Report) -> Links {
-        let (mut links, mut names) = (Links::default(), BTreeSet::new());
+    /// Adds the links, whose passwords will be in files of this directory.
+    pub(super) fn translate(self, directory: &Path, links: &mut Links, report: &mut Report) {
         for bridge in self.0 {
-            let name = free_name(&bridge.name, &names);
+            let name = free_name(&bridge.name, &links.names);
             let (line, file) = (bridge.line, format!("{name}.password"));
             let text = match bridge.to_toml(&name, report) {
                 Ok(text) => text,
@@ -160,9 +163,8 @@ impl Bridges {
                 report.differs(line, "a link speaks MQTT 5, which the other broker has to understand");
             }
             report.differs(line, format!("where there are rules, the link needs some: user = \"link:{name}\""));
-            names.insert(name);
+            links.names.insert(name);
         }
-        links
     }
 }
 
@@ -186,7 +188,8 @@ impl Bridge {
             let _ = writeln!(text, "keep_alive = \"{seconds}s\"");
         }
         let mut without = Report::new(Path::new(""));
-        let whole = |text: &str, without: &mut Report| format!("{text}{}", self.lists(without));
+        // Where this gateway listens is not known here: Mosquitto may stay at its address.
+        let whole = |text: &str, without: &mut Report| format!("{NO_LISTENERS}{text}{}", self.lists(without));
         let is_plain = !self.is_secure && load(&[Source::new("", whole(&text, &mut without))]).is_err();
         if is_plain {
             text += "allow_plaintext = true\n";
@@ -265,7 +268,8 @@ mod tests {
             let (key, value) = line.split_once(' ').unwrap();
             assert!(bridges.take(index + 1, key, value, &mut report), "{line}");
         }
-        let links = bridges.translate(Path::new("/etc/fogmux/conf.d"), &mut report);
+        let mut links = Links::default();
+        bridges.translate(Path::new("/etc/fogmux/conf.d"), &mut links, &mut report);
         (links, report.to_string())
     }
 
@@ -300,7 +304,8 @@ mod tests {
              topic x\nconnection A\naddress 127.0.0.1\ntopic x",
         );
         assert_eq!(links.count, 2);
-        let config = load(&[Source::new("f", &*links.toml)]).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let config = load(&[Source::new("f", format!("{NO_LISTENERS}{}", links.toml))])
+            .unwrap_or_else(|problems| panic!("{problems:?}"));
         let (first, second) = (&config.links.0["a"], &config.links.0["a-2"]);
         assert!(first.allow_plaintext && !second.allow_plaintext);
         assert_eq!((first.url.as_str(), first.inward.len(), first.out.len()), ("mqtt://10.0.0.1:1883", 1, 1));

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use fogmux_client::{Connector, Options, Own, Stream, Trust, Url};
+use fogmux_gateway::links::MARK;
 use fogmux_mqtt::{Connect, Property, PropertyBuffer, Version};
 use tokio::net::TcpStream;
 
@@ -16,6 +17,8 @@ use crate::config::links::Link;
 /// How the session at the other broker is opened.
 pub(super) struct Opening<'a> {
     pub(super) client_id: &'a str,
+    /// What tells a gateway that the link is one of its own.
+    pub(super) mark: Option<&'a str>,
     /// Whether a session that is there ends.
     pub(super) clean_start: bool,
     /// Seconds that it outlives the connection.
@@ -42,6 +45,9 @@ pub(super) async fn connect(
         Property::MaximumPacketSize(opening.packet_bytes_max.max(1)),
     ];
     properties.into_iter().try_for_each(|property| list.push(property)).map_err(Failure::new)?;
+    if let Some(mark) = opening.mark {
+        list.push(Property::UserProperty(MARK, mark)).map_err(Failure::new)?;
+    }
     let connect = Connect {
         version: Version::V5,
         bridge: false,
@@ -60,7 +66,8 @@ pub(super) async fn connect(
 /// Ends the session of a link that is not configured any more.
 pub(super) async fn end(config: &Link, broker: &Url, client_id: &str) -> Result<(), Failure> {
     let packet_bytes_max = PACKET_BYTES_MAX;
-    let opening = Opening { client_id, clean_start: true, session_expiry: 0, receive_maximum: 1, packet_bytes_max };
+    let (mark, clean_start, session_expiry, receive_maximum) = (None, true, 0, 1);
+    let opening = Opening { client_id, mark, clean_start, session_expiry, receive_maximum, packet_bytes_max };
     let ended = async {
         let (mut side, _) = connect(config, broker, &opening).await?;
         side.send(&goodbye()).await

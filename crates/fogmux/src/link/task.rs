@@ -365,6 +365,7 @@ impl Task {
     ) -> Result<(super::side::Side<fogmux_client::Stream<tokio::net::TcpStream>>, Welcome), Failure> {
         let opening = Opening {
             client_id: &self.client_id,
+            mark: self.shared.links.mark(),
             clean_start: self.session.is_none(),
             session_expiry: SESSION_NEVER_EXPIRES,
             receive_maximum: self.config.inflight_max,

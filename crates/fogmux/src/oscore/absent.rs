@@ -30,10 +30,6 @@ impl KeyringError {
 }
 
 impl Keyring {
-    pub(crate) const fn read(&self, _directory: &Path) -> Result<Fresh, KeyringError> {
-        Ok(Fresh)
-    }
-
     pub(crate) const fn read_usable(&self, _directory: &Path) -> Result<Fresh, KeyringError> {
         Ok(Fresh)
     }

@@ -9,7 +9,8 @@ use crate::output::say;
 use crate::passwd::enrol;
 use crate::{data, installed};
 
-/// RFC 9257 §4: at least 128 bits.
+/// RFC 9257 §6: a key has at least 128 bits. With a recorded handshake a shorter one can be searched for where nobody
+/// counts the guesses. A file with a shorter key is read all the same, with a warning: a device may have no other.
 const KEY_BYTES: usize = 16;
 
 /// Creates, stores and prints a key, or removes one.
@@ -35,8 +36,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
         };
     }
     let key = match &arguments.key {
-        Some(digits) => bytes(digits)
-            .ok_or_else(|| Failure::new(Status::Usage, "a key has an even number of hexadecimal digits"))?,
+        Some(digits) => given(digits)?,
         None => {
             let mut key = vec![0; KEY_BYTES];
             getrandom::fill(&mut key)
@@ -50,6 +50,22 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
         say!("{}:{}\n", arguments.identity, fogmux_net::channel::hex(&key))?;
     }
     Ok(())
+}
+
+/// Returns a key that was made elsewhere.
+fn given(digits: &str) -> Result<Vec<u8>, Failure> {
+    let key =
+        bytes(digits).ok_or_else(|| Failure::new(Status::Usage, "a key has an even number of hexadecimal digits"))?;
+    if key.len() < KEY_BYTES {
+        let message = format!(
+            "a key of {} bytes can be guessed from a recorded handshake; it has at least {KEY_BYTES} bytes, {} \
+             hexadecimal digits (RFC 9257 §6)",
+            key.len(),
+            2 * KEY_BYTES
+        );
+        return Err(Failure::new(Status::Usage, message));
+    }
+    Ok(key)
 }
 
 /// Decodes hexadecimal digits.

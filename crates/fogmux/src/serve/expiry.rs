@@ -77,7 +77,8 @@ const fn consequence(role: Role) -> &'static str {
         Role::Server => "clients do not accept it beyond its dates; a new one is read within seconds",
         Role::ServerByName => "its renewal is late, and `fogmux doctor` says why",
         Role::ServerChain => "clients that know no other way to an authority do not accept it beyond its dates",
-        Role::ClientAuthority => "certificates of clients that it has signed are not accepted beyond its dates",
+        // RFC 5280 §6.1: the dates of a trust anchor are no part of a path.
+        Role::ClientAuthority => "beyond its dates the gateway accepts what it has signed, and other programs may not",
     }
 }
 

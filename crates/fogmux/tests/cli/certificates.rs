@@ -212,6 +212,50 @@ fn a_running_gateway_renews_its_own_certificate() {
     assert_eq!(gateway.stop(), 0);
 }
 
+/// No verifier says so: the dates of a trust anchor are no part of a path (RFC 5280 §6.1).
+#[test]
+fn an_authority_that_has_expired_is_told_and_what_it_has_signed_is_accepted() {
+    let files = Files::new();
+    let (data, config) = (files.text("data"), files.text("fogmux.toml"));
+    fs::write(&config, "").expect("written");
+    assert_eq!(Gateway::start(&files.at("data"), &[]).stop(), 0);
+    let pump = files.text("pump");
+    assert_eq!(run(&["pki", "client", "pump", "--data", &data, "--out", &pump]).code, 0);
+    // The same authority with other dates.
+    let settings = "[ca]\ndefault_ca = a\n[a]\ndatabase = index\ndefault_md = sha256\nnew_certs_dir = .\nrand_serial = yes\n\
+                    policy = p\nx509_extensions = v\n[p]\norganizationName = supplied\ncommonName = supplied\n[v]\n\
+                    basicConstraints = critical,CA:true,pathlen:0\nkeyUsage = critical,keyCertSign,cRLSign\n";
+    fs::write(files.at("ca.cnf"), settings).expect("written");
+    fs::write(files.at("index"), "").expect("written");
+    let [ca, key] = ["data/pki/ca.pem", "data/pki/ca.key"];
+    files.openssl(&["x509", "-x509toreq", "-in", ca, "-signkey", key, "-out", "ca.csr"]);
+    let sign =
+        ["ca", "-selfsign", "-batch", "-notext", "-preserveDN", "-config", "ca.cnf", "-keyfile", key, "-in", "ca.csr"];
+    let dates = ["-startdate", "20200101000000Z", "-enddate", "20210101000000Z", "-out", ca];
+    files.openssl(&[&sign[..], &dates[..]].concat());
+
+    let check = run(&["check", &config, "--data", &data]);
+    assert_eq!(check.code, 0, "{}{}", check.stdout, check.stderr);
+    let said = format!("{}: O=fogmux, CN=fogmux authority ", files.text(ca));
+    let line = check.stdout.lines().find(|line| line.contains(&said)).unwrap_or_default();
+    assert!(line.contains(" expired ") && line.contains("refuse the gateway"), "{}", check.stdout);
+    let doctor = run(&["doctor", "--config", &config, "--data", &data]);
+    assert_eq!(doctor.code, 69, "{}{}", doctor.stdout, doctor.stderr);
+    assert!(
+        doctor.stdout.contains(" expired ") && doctor.stdout.contains("fogmux pki rollover begin"),
+        "{}",
+        doctor.stdout
+    );
+    let gateway = Gateway::start(&files.at("data"), &["-c", &config]);
+    gateway.wait_for_log("the certificate of the clients' authority O=fogmux, CN=fogmux authority ");
+    gateway.wait_for_log("beyond its dates the gateway accepts what it has signed");
+    let [certificate, key] = ["pem", "key"].map(|ending| format!("{pump}.{ending}"));
+    let url = gateway.url("mqtts", "room/1");
+    let done = run(&["pub", "--ca", gateway.ca(), "--cert", &certificate, "--key", &key, &url, "x"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(gateway.stop(), 0);
+}
+
 /// The date of a listener's certificate as Prometheus reads it.
 fn not_after(http: &str, listener: &str) -> Option<u64> {
     let mut stream = TcpStream::connect(http).expect("connected");

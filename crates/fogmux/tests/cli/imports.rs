@@ -85,3 +85,65 @@ fn a_test_of_the_rules_tells_a_disabled_user_from_none() {
         assert!(done.stdout.contains("the user is disabled"), "{}", done.stdout);
     }
 }
+
+/// As the stock file of Debian has it.
+#[test]
+fn files_of_an_include_dir_are_imported_as_lines_of_the_main_file() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (conf_d, data) = (home.path().join("conf.d"), home.path().join("data"));
+    let at = |name: &str| home.path().join(name).to_str().expect("a plain path").to_owned();
+    fs::create_dir_all(conf_d.join("deeper")).expect("made");
+    fs::write(at("acl"), "user bob\ntopic read a/#\n").expect("written");
+    fs::write(at("psk"), "meter:00112233445566778899aabbccddeeff\n").expect("written");
+    let conf = |name: &str, text: &str| fs::write(conf_d.join(name), text).expect("written");
+    fs::write(
+        at("mosquitto.conf"),
+        format!("connection up\naddress 10.0.0.1\ntopic # out\ninclude_dir {}\n", at("conf.d")),
+    )
+    .expect("written");
+    conf("b.conf", &format!("acl_file {}\nconnection up\naddress 10.0.0.2\ntopic # out\n", at("acl")));
+    // No line of the bridge before it; and the second of its kind.
+    conf(
+        "c.conf",
+        &format!("clientid x\npsk_file {}\nacl_file /none\ninclude_dir {}\n", at("psk"), at("conf.d/deeper")),
+    );
+    conf("left.bak", "password_file /none\n");
+    conf("deeper/d.conf", "password_file /none\n");
+    let (main, links) = (at("mosquitto.conf"), at("links.toml"));
+    let arguments =
+        ["import", "mosquitto", "--links", &links, "--replace", "--data", data.to_str().expect("a plain path"), &main];
+    let done = run(&arguments);
+    assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
+    for said in [
+        "c.conf:1: left out: clientid",
+        "c.conf:3: left out: another file was named before",
+        "c.conf: left out: its include_dir is ignored",
+        "1 rules imported",
+        "1 pre-shared keys imported",
+        "2 links imported",
+    ] {
+        assert!(done.stdout.contains(said), "{said}: {}", done.stdout);
+    }
+    let links = fs::read_to_string(&links).expect("written");
+    assert!(links.contains("[links.up]") && links.contains("[links.up-2]"), "{links}");
+    // What cannot be read is no file that is left out.
+    rustix::fs::mkfifoat(rustix::fs::CWD, conf_d.join("e.conf"), rustix::fs::Mode::RUSR).expect("made");
+    let done = run(&arguments);
+    assert!(done.code == 74 && done.stderr.contains("conf.d/e.conf"), "{}{}", done.stdout, done.stderr);
+    fs::remove_dir_all(&conf_d).expect("removed");
+    let done = run(&arguments);
+    assert!(done.code == 74 && done.stderr.contains("/conf.d: "), "{}{}", done.stdout, done.stderr);
+}
+
+#[test]
+fn a_key_without_a_file_is_named_with_its_line() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (file, data) = (home.path().join("mosquitto.conf"), home.path().join("data"));
+    let [named, data] = [&file, &data].map(|path| path.to_str().expect("a plain path"));
+    for key in ["password_file", "acl_file", "psk_file", "include_dir"] {
+        fs::write(&file, format!("# a comment\n{key} \n")).expect("written");
+        let done = run(&["import", "mosquitto", "--data", data, named]);
+        assert_eq!(done.code, 65, "{key}: {}{}", done.stdout, done.stderr);
+        assert!(done.stderr.contains(&format!("mosquitto.conf:2: {key} has no value")), "{}", done.stderr);
+    }
+}

@@ -8,6 +8,7 @@ mod doctor;
 mod doors;
 mod imports;
 mod installed;
+mod links;
 mod log;
 mod pki;
 mod readme;

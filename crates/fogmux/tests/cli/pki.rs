@@ -53,6 +53,23 @@ fn days_that_no_certificate_can_have_are_refused() {
 }
 
 #[test]
+fn a_key_that_can_be_guessed_is_refused_and_one_in_a_file_is_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for key in ["", "0", "00", "000102030405060708090a0b0c0d0e"] {
+        let done = pki(&data, &["psk", "meter", "--key", key]);
+        assert_eq!(done.code, 64, "{key}: {}", done.stderr);
+        assert!(!data.join("psk.toml").exists() && !data.join("users.toml").exists(), "{key}: nothing is made");
+    }
+    let long = "000102030405060708090a0b0c0d0e0f";
+    assert_eq!(pki(&data, &["psk", "meter", "--key", long]).code, 0);
+    fs::write(data.join("psk.toml"), "[[psk]]\nidentity = \"lamp\"\nkey = \"c0ffee\"\n").unwrap();
+    let gateway = Gateway::start(&data, &[]);
+    gateway.wait_for_log("psk.toml: the key is shorter than 16 bytes");
+    assert!(gateway.log().contains("lamp") && !gateway.log().contains("c0ffee"), "{}", gateway.log());
+}
+
+#[test]
 fn a_renewal_says_that_there_was_none() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
@@ -89,6 +106,20 @@ fn a_gateway_starts_and_reloads_without_a_context_file_that_is_damaged() {
     assert_eq!(pki(&data, &["oscore", "good"]).code, 0);
     let bad = data.join("oscore/lamp.toml");
     fs::write(&bad, "").unwrap();
+    let (config, at) = (directory.path().join("fogmux.toml"), data.to_str().unwrap());
+    fs::write(&config, "").unwrap();
+    let config = config.to_str().unwrap();
+    // As the unit runs it before a reload, and for whoever mends files.
+    let check = |flags: &[&str]| run(&[&["check", config, "--data", at], flags].concat());
+    let (reload, strict) = (check(&["--reload"]), check(&[]));
+    assert!(
+        reload.code == 0 && reload.stdout.contains("warning: ") && reload.stdout.contains("lamp.toml"),
+        "{}",
+        reload.stdout
+    );
+    assert!(strict.code == 78 && strict.stdout.contains("lamp.toml"), "{}", strict.stdout);
+    let doctor = run(&["doctor", "--config", config, "--data", at]);
+    assert!(doctor.code == 78 && doctor.stdout.contains("lamp.toml"), "{}", doctor.stdout);
     let gateway = Gateway::start(&data, &[]);
     gateway.wait_for_log("lamp.toml: ");
     gateway.wait_for_log("this OSCORE context is not in use");
@@ -96,6 +127,11 @@ fn a_gateway_starts_and_reloads_without_a_context_file_that_is_damaged() {
     gateway.wait_for_log_times("this OSCORE context is not in use", 2);
     gateway.wait_for_log("configuration, users, rules and certificates are read again");
     assert_eq!(gateway.stop(), 0);
+    // Of two with one identity no one is the right one, for a reload as well.
+    let twin = data.join("oscore/twin.toml");
+    fs::copy(data.join("oscore/good.toml"), &twin).unwrap();
+    assert_eq!(check(&["--reload"]).code, 78);
+    fs::remove_file(&twin).unwrap();
     let refused = pki(&data, &["oscore", "other"]);
     assert!(refused.code == 78 && refused.stderr.contains("lamp.toml"), "{} {}", refused.code, refused.stderr);
 }

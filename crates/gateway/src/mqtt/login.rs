@@ -18,7 +18,11 @@ use super::{
     early::Early,
     transport::user_timeout,
 };
-use crate::{Peer, links::CLIENT as LINK, transport::Transport};
+use crate::{
+    Peer,
+    links::{CLIENT as LINK, MARK},
+    transport::Transport,
+};
 
 /// Why a login failed.
 pub(super) enum Failed {
@@ -110,6 +114,15 @@ where
     }
     if connect.client_id.starts_with(LINK) && peer.link.is_none() {
         return Err(refused((ReasonCode::CLIENT_IDENTIFIER_NOT_VALID, "the client identifier is one of our own")));
+    }
+    if let Some(mark) = ctx.shared.links.mark()
+        && connect.properties.user().any(|property| property == (MARK, mark))
+    {
+        // Its messages would come back for ever: No Local does not hold between its two sessions.
+        return Err(refused((
+            ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR,
+            "the link leads to the gateway that it is of",
+        )));
     }
     let mut limits = server_limits(config);
     if peer.link.is_some() {

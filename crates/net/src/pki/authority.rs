@@ -1,7 +1,7 @@
 //! The authority itself: a key, the certificate that belongs to it, and what it signs.
 
 use std::{
-    fmt, fs,
+    fmt,
     net::IpAddr,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -282,8 +282,9 @@ fn is_interrupted(certificate: &Path, key: &Path) -> bool {
 }
 
 pub(super) fn read_key(file: &Path) -> Result<KeyPair, PkiError> {
-    let text = fs::read_to_string(file).map_err(|source| PkiError::Io { file: file.into(), source })?;
-    KeyPair::from_pem(&Zeroizing::new(text)).map_err(|source| PkiError::Key { file: file.into(), source })
+    let text = fogmux_file::read_to_string(file).map(Zeroizing::new);
+    let text = text.map_err(|source| PkiError::Io { file: file.into(), source })?;
+    KeyPair::from_pem(&text).map_err(|source| PkiError::Key { file: file.into(), source })
 }
 
 /// Returns the names in the leaf of a certificate file.

@@ -1,7 +1,7 @@
 //! The file of the authorities' certificates, of which there are two in a rollover. What else an operator has put into
 //! it stays.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
@@ -35,7 +35,7 @@ impl Bundle {
     pub(super) fn read(file: &Path) -> Result<Self, PkiError> {
         // Says in words why it cannot be used.
         pem::certificates(file)?;
-        let text = fs::read_to_string(file).map_err(|source| PkiError::Io { file: file.into(), source })?;
+        let text = fogmux_file::read_to_string(file).map_err(|source| PkiError::Io { file: file.into(), source })?;
         let mut parts = Vec::new();
         let mut rest = text.as_str();
         while let Some(at) = rest.find(END) {

@@ -95,7 +95,7 @@ pub(super) fn put_in_place(file: &Path) -> Result<(), PkiError> {
 /// that name.
 pub(super) fn keep_copy(file: &Path) -> Result<(), PkiError> {
     let old = file.with_added_extension("old");
-    match fs::read_to_string(file).map(Zeroizing::new) {
+    match fogmux_file::read_to_string(file).map(Zeroizing::new) {
         Ok(text) => write(&old, &text, Access::Owner),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(_) => rename(file, &old),

@@ -2,7 +2,7 @@
 //! authority; lists of others than ours stay as they are.
 
 use std::{
-    fs, io,
+    io,
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -69,7 +69,7 @@ impl Revocations {
 impl List {
     /// Reads the lists of a file in its order.
     fn load(file: &Path) -> Result<Vec<Self>, PkiError> {
-        let text = match fs::read_to_string(file) {
+        let text = match fogmux_file::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(source) => return Err(PkiError::Io { file: file.into(), source }),

@@ -257,7 +257,7 @@ fn lock_of(file: &Path) -> Result<fs::File, PkiError> {
 }
 
 fn read(file: &PathBuf) -> Result<Zeroizing<String>, PkiError> {
-    let text = fs::read_to_string(file).map(Zeroizing::new);
+    let text = fogmux_file::read_to_string(file).map(Zeroizing::new);
     text.map_err(|source: io::Error| PkiError::Io { file: file.clone(), source })
 }
 

@@ -194,3 +194,45 @@ fn an_interrupted_creation_is_completed_by_the_next_start() {
         assert!(matches!(ensure(directory.path(), &[], at(0)), Err(PkiError::Half { .. })));
     }
 }
+
+/// A running gateway reads them again: at a renewal, a revocation and each look at its authority.
+#[cfg(unix)]
+#[test]
+fn what_is_no_regular_file_is_not_waited_for() {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    type Read = fn(&Path) -> Result<(), PkiError>;
+    let renew: Read = |directory| ensure(directory, &["new.example".to_owned()], at(0)).map(drop);
+    let revoke: Read = |directory| Authority::open(directory)?.revoke("40", at(1)).map(drop);
+    let all: [(&str, Read); 8] = [
+        ("ca.key", renew),
+        ("ca.key", |directory| Authority::for_devices(directory, at(0)).map(drop)),
+        ("ca.pem", |directory| Rollover::of(directory).map(drop)),
+        ("server.key", |directory| ensure(directory, &[], at(0)).map(drop)),
+        ("server.key", renew),
+        ("server.pem", renew),
+        ("crl.pem", revoke),
+        ("crl.pem", |directory| Revocations::load(&directory.join("crl.pem")).map(drop)),
+    ];
+    for (name, read) in all {
+        let directory = tempfile::tempdir().unwrap();
+        ensure(directory.path(), &[], at(0)).unwrap();
+        revoke(directory.path()).unwrap();
+        let file = directory.path().join(name);
+        fs::remove_file(&file).unwrap();
+        mkfifoat(CWD, &file, Mode::RUSR | Mode::WUSR).unwrap();
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(read(directory.path()).is_ok()));
+        let is_made_anew = name.starts_with("server");
+        assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(is_made_anew), "{name}");
+    }
+    // The key of a rollover that is under way.
+    let directory = tempfile::tempdir().unwrap();
+    ensure(directory.path(), &[], at(0)).unwrap();
+    rollover::begin(directory.path(), KeyKind::EcdsaP256, at(0)).unwrap();
+    let key = directory.path().join(rollover::NEXT);
+    fs::remove_file(&key).unwrap();
+    mkfifoat(CWD, &key, Mode::RUSR | Mode::WUSR).unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(rollover::switch(directory.path(), at(1)).is_ok()));
+    assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(false));
+}
