@@ -306,6 +306,15 @@ fn users_file(config: &Config, directory: &Path) -> PathBuf {
 fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Failure> {
     let file = users_file(config, directory);
     if data::found(file.clone())?.is_some() {
+        let has_rules = || config.auth.acl_file.clone().unwrap_or_else(|| directory.join(data::ACL)).exists();
+        // Without rules that user alone administers. A file with mistakes is for the rules to refuse.
+        let lacks = || Users::load(&file).is_ok_and(|users| !users.contains(ADMIN)) && !has_rules();
+        if !store(config, directory).exists() && lacks() {
+            tracing::warn!(
+                "no user administers this gateway: {} has no {ADMIN}, whom `fogmux passwd {ADMIN}` adds",
+                file.display(),
+            );
+        }
         return Ok(None);
     }
     if store(config, directory).exists() || directory.join(ADMIN_PASSWORD).exists() {

@@ -1,6 +1,7 @@
 //! `fogmux import mosquitto`: imports users, keys and rules of another broker and reports what it could not import.
 //!
-//! Nothing is written that would allow more than before: a `deny` rule that cannot be translated stops the import.
+//! Nothing is written that would allow more than before: a `deny` rule that cannot be translated stops the import. All
+//! is tried before anything is written, so that an import which fails leaves nothing behind.
 
 mod acl;
 mod bridges;
@@ -33,24 +34,32 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         passwords: arguments.passwords.clone(),
         psk: arguments.psk.clone(),
     };
-    let (mut reports, mut links) = (Vec::new(), None);
-    if let Some(file) = &arguments.file {
-        (links, reports) = import_links(given.take_from(file)?, arguments)?;
-    }
-    if given.is_empty() && !reports.is_empty() {
-        // The report says line by line that nothing else in it has a counterpart.
-        return tell(links.as_slice(), &reports, arguments.json);
-    }
-    if given.is_empty() {
+    let confs = match &arguments.file {
+        Some(file) => given.take_from(file)?,
+        None => Vec::new(),
+    };
+    if given.is_empty() && confs.is_empty() {
         let message = "nothing to import: name mosquitto.conf, or files with --acl, --dynamic-security, \
                        --passwords or --psk";
         return Err(Failure::new(Status::Usage, message));
     }
-    let targets = Targets::find(arguments)?;
-    let mut done = import(&given, &targets, arguments, &mut reports)?;
-    done.extend(links);
-    tell(&done, &reports, arguments.json)?;
-    Ok(())
+    // Without other files the report says line by line that nothing in it has a counterpart.
+    let targets = if given.is_empty() { None } else { Some(Targets::find(arguments)?) };
+    let all = |written: bool| {
+        let (links, mut reports) = import_links(&confs, arguments, written)?;
+        let mut done = match &targets {
+            Some(targets) => import(&given, targets, arguments, written, &mut reports)?,
+            None => Vec::new(),
+        };
+        done.extend(links);
+        Ok::<_, Failure>((done, reports))
+    };
+    let mut outcome = all(false)?;
+    if !arguments.dry_run {
+        outcome = all(true)?;
+    }
+    let (done, reports) = outcome;
+    tell(&done, &reports, arguments.json)
 }
 
 /// The files of this gateway.
@@ -86,10 +95,10 @@ fn import(
     given: &Given,
     targets: &Targets,
     arguments: &ImportMosquitto,
+    written: bool,
     reports: &mut Vec<Report>,
 ) -> Result<Vec<Done>, Failure> {
     let mut done = Vec::new();
-    let written = !arguments.dry_run;
     // The rules first: if they cannot be imported, no new user is admitted either.
     if given.acl.is_some() && given.dynamic.is_some() {
         let message = "an access file and one of dynamic security cannot become one file of rules; name one of them";
@@ -98,14 +107,14 @@ fn import(
     if let Some(file) = &given.acl {
         let mut report = Report::new(file);
         let translated = acl::translate(&read_text(file)?, &mut report);
-        let count = import_acl(&translated, &targets.acl, arguments, report, reports)?;
+        let count = import_acl(&translated, &targets.acl, (arguments.replace, written), report, reports)?;
         done.push(Done { what: "rules", count, into: targets.acl.clone(), written });
     }
     if let Some(file) = &given.dynamic {
         let mut report = Report::new(file);
         let dynamic = dynamic::translate(&read_text(file)?, &mut report)
             .map_err(|reason| Failure::new(Status::DataErr, format!("{}: {reason}", file.display())))?;
-        let count = import_acl(&dynamic.rules, &targets.acl, arguments, report, reports)?;
+        let count = import_acl(&dynamic.rules, &targets.acl, (arguments.replace, written), report, reports)?;
         done.push(Done { what: "rules", count, into: targets.acl.clone(), written });
         let mut report = Report::new(file);
         let count = change_users(targets, written, |users| dynamic.add_to(users, arguments.replace, &mut report))?;
@@ -146,10 +155,14 @@ fn import(
 }
 
 /// Writes bridges as links into the file that was named for them; returns the reports on the files that have them.
-fn import_links(confs: Vec<Conf>, arguments: &ImportMosquitto) -> Result<(Option<Done>, Vec<Report>), Failure> {
+fn import_links(
+    confs: &[Conf],
+    arguments: &ImportMosquitto,
+    written: bool,
+) -> Result<(Option<Done>, Vec<Report>), Failure> {
     let has_bridges = confs.iter().any(|conf| !conf.bridges.is_empty());
     let Some(target) = arguments.links.as_deref().filter(|_| has_bridges) else {
-        return Ok((None, confs.into_iter().map(Conf::without_links).collect()));
+        return Ok((None, confs.iter().map(Conf::without_links).collect()));
     };
     let target = std::path::absolute(target).map_err(|error| Failure::io(target.display(), &error))?;
     if target.exists() && !arguments.replace {
@@ -160,11 +173,12 @@ fn import_links(confs: Vec<Conf>, arguments: &ImportMosquitto) -> Result<(Option
     let found = installed::find(&arguments.files)?;
     let directory = found.directory()?.join(data::LINKS);
     let (mut links, mut reports) = (Links::default(), Vec::new());
-    for Conf { bridges, mut report } in confs {
+    for Conf { bridges, report } in confs {
+        let mut report = report.clone();
         bridges.translate(&directory, &mut links, &mut report);
         reports.push(report);
     }
-    let written = !arguments.dry_run && links.count > 0;
+    let written = written && links.count > 0;
     if written {
         found.writable()?;
         data::create(&directory)?;
@@ -197,7 +211,7 @@ fn change_users(targets: &Targets, written: bool, mut take: impl FnMut(&mut User
 fn import_acl(
     translated: &Translated,
     target: &Path,
-    arguments: &ImportMosquitto,
+    (replace, written): (bool, bool),
     mut report: Report,
     reports: &mut Vec<Report>,
 ) -> Result<usize, Failure> {
@@ -206,14 +220,20 @@ fn import_acl(
         let message = "a deny rule cannot be translated, so more would be allowed than before; nothing was written";
         return Err(Failure::new(Status::DataErr, message));
     }
+    if let Some(line) = translated.no_line {
+        eprint!("{report}");
+        let message =
+            format!("line {line} is none of an access file, which Mosquitto refuses, too; nothing was written");
+        return Err(Failure::new(Status::DataErr, message));
+    }
     Acl::parse(target, &translated.toml).map_err(|problems| Failure::new(Status::DataErr, problems))?;
-    if target.exists() && !arguments.replace {
+    if target.exists() && !replace {
         let message = format!("{}: rules exist already; --replace overwrites them", target.display());
         return Err(Failure::new(Status::DataErr, message));
     }
     report.differs(0, "a user without a rule has no access, as in Mosquitto; this includes the administrator");
     reports.push(report);
-    if !arguments.dry_run {
+    if written {
         write(target, &translated.toml)?;
     }
     Ok(translated.rules)

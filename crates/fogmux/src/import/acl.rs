@@ -65,7 +65,10 @@ pub(super) fn translate(text: &str, report: &mut Report) -> Translated {
                     }
                 }
             }
-            other => report.lost(number, format!("there is no keyword {other:?} in an access file")),
+            other => {
+                translated.no_line.get_or_insert(number);
+                report.lost(number, format!("there is no keyword {other:?} in an access file"));
+            }
         }
     }
     say_what_differs(&lines, report);
@@ -174,7 +177,6 @@ pattern read users/%u/#
 pattern write clients/%c/100%/x
 user an\u{7}x
 topic read all
-grant all
 user eve
 topic read a/#/b
 ";
@@ -222,7 +224,7 @@ topic read a/#/b
         assert!(!translated.deny_lost);
         assert_eq!(translated.rules, 9, "{}", translated.toml);
         let lines: Vec<usize> = report.lost_lines().collect();
-        assert_eq!(lines, [7, 15, 16, 17, 19], "{report:?}");
+        assert_eq!(lines, [7, 15, 16, 18], "{report:?}");
     }
 
     #[test]
@@ -249,6 +251,20 @@ topic read a/#/b
         ] {
             let translated = translate(text, &mut Report::new(Path::new("acl")));
             assert_eq!(translated.deny_lost, lost, "{text}");
+        }
+    }
+
+    /// Mosquitto 2.0.11 refuses each of them ("Invalid line in acl_file").
+    #[test]
+    fn a_line_that_is_none_ends_the_import() {
+        for (text, expected) in [
+            ("user alice\ntopic read a/#\nUser bob\ntopic readwrite secret/#\n", Some(3)),
+            ("\u{feff}user alice\ntopic read a/#\n", Some(1)),
+            ("topic read a\ntopics deny a/secret/#\n", Some(2)),
+            ("# a comment\n\n  user alice\n\ttopic read a\n", None),
+        ] {
+            let translated = translate(text, &mut Report::new(Path::new("acl")));
+            assert_eq!(translated.no_line, expected, "{text:?}");
         }
     }
 

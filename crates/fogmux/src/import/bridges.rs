@@ -135,8 +135,8 @@ impl Bridges {
     }
 
     /// Adds the links, whose passwords will be in files of this directory.
-    pub(super) fn translate(self, directory: &Path, links: &mut Links, report: &mut Report) {
-        for bridge in self.0 {
+    pub(super) fn translate(&self, directory: &Path, links: &mut Links, report: &mut Report) {
+        for bridge in &self.0 {
             let name = free_name(&bridge.name, &links.names);
             let (line, file) = (bridge.line, format!("{name}.password"));
             let text = match bridge.to_toml(&name, report) {

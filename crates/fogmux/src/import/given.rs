@@ -106,9 +106,9 @@ impl Given {
 
 impl Conf {
     /// The report, with the bridges that do not become links.
-    pub(super) fn without_links(self) -> Report {
-        let Self { bridges, mut report } = self;
-        for line in bridges.lines() {
+    pub(super) fn without_links(&self) -> Report {
+        let mut report = self.report.clone();
+        for line in self.bridges.lines() {
             report.lost(line, "--links FILE writes this bridge as a link, such as to conf.d/links.toml");
         }
         report

@@ -4,13 +4,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The notes about one file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Report {
     file: PathBuf,
     notes: Vec<Note>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Note {
     /// 0: the file as a whole.
     line: usize,

@@ -9,6 +9,9 @@ pub(super) struct Translated {
     pub(super) rules: usize,
     /// Whether a `deny` could not be translated: without it more would be allowed than before.
     pub(super) deny_lost: bool,
+    /// The first line that is none of an access file. Mosquitto does not start with such a file, and whom the lines below
+    /// are about is unknown.
+    pub(super) no_line: Option<usize>,
 }
 
 /// `%u` and `%c` are kept; any other `%` is an ordinary character in Mosquitto.

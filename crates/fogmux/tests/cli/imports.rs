@@ -147,3 +147,30 @@ fn a_key_without_a_file_is_named_with_its_line() {
         assert!(done.stderr.contains(&format!("mosquitto.conf:2: {key} has no value")), "{}", done.stderr);
     }
 }
+
+/// A file with a fault ends the import before the good ones have any effect: rules without their users shut everybody out.
+#[test]
+fn an_import_that_fails_leaves_nothing_behind() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| home.path().join(name).to_str().expect("a plain path").to_owned();
+    let data = at("data");
+    fs::create_dir(&data).expect("a directory");
+    let write = |name: &str, text: &str| fs::write(at(name), text).expect("a file");
+    write("acl", "user alice\ntopic read a/#\n");
+    write("passwords", "bob:plain\n");
+    write("bridge.conf", "connection up\naddress 127.0.0.1\ntopic a/# out\n");
+    write("m.conf", &format!("acl_file {}\npassword_file {}\ninclude_dir {}\n", at("acl"), at("passwords"), at("no")));
+    fs::create_dir(at("no")).expect("a directory");
+    let (links, conf) = (at("links.toml"), at("m.conf"));
+    for words in [
+        vec!["import", "mosquitto", "--data", &data, "--links", &links, &conf],
+        vec!["import", "mosquitto", "--data", &data, "--passwords", &at("passwords")],
+    ] {
+        assert_eq!(run(&words).code, 65, "{words:?}");
+        let left: Vec<_> = fs::read_dir(&data).expect("a directory").collect();
+        assert!(left.is_empty() && !home.path().join("links.toml").exists(), "{words:?}: {left:?}");
+    }
+    write("acl", "user alice\ntopic read a/#\nUser bob\ntopic readwrite secret/#\n");
+    let done = run(&["import", "mosquitto", "--data", &data, "--acl", &at("acl")]);
+    assert!(done.code == 65 && done.stderr.contains("line 3"), "{}: {}", done.code, done.stderr);
+}
