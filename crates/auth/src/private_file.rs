@@ -95,7 +95,7 @@ pub(crate) fn warn_if_open(path: &Path) {
     let _ = path;
 }
 
-/// Whose a file is, and who may access it.
+/// The owner, the group and the mode of a file.
 #[cfg(unix)]
 struct Ownership {
     owner: u32,
@@ -122,8 +122,8 @@ impl Reader {
 
 #[cfg(unix)]
 impl Ownership {
-    /// Who else can access the file, and the command that ends this and leaves the reader its access. A file may be
-    /// root's and be read by its group, if that is the reader's (mode 640).
+    /// Returns who else can access the file, and the command that ends this and leaves the reader its access. A file
+    /// may be root's and be read by its group, if that is the reader's (mode 640).
     fn open_to(&self, reader: &Reader) -> Option<(&'static str, String)> {
         let Reader { user, group, more_groups } = reader;
         let is_own_group = self.group == *group || more_groups.contains(&self.group);
