@@ -80,18 +80,73 @@ pub(crate) fn inherit(_: &File, _: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Warns about a file with secrets that others can read.
+/// Warns about a file with secrets that others than this process can read or write.
 pub(crate) fn warn_if_open(path: &Path) {
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-        if mode & 0o077 != 0 {
-            tracing::warn!(file = %path.display(), "others can read or write this file of secrets; chmod 600 it");
+        use std::os::unix::fs::MetadataExt as _;
+        let Ok(found) = std::fs::metadata(path) else { return };
+        let found = Ownership { owner: found.uid(), group: found.gid(), mode: found.mode() };
+        if let Some((who, mend)) = found.open_to(&Reader::this()) {
+            tracing::warn!(file = %path.display(), "{who} can access this file of secrets; close it with: {mend}");
         }
     }
     #[cfg(not(unix))]
     let _ = path;
+}
+
+/// The owner, the group and the mode of a file.
+#[cfg(unix)]
+struct Ownership {
+    owner: u32,
+    group: u32,
+    mode: u32,
+}
+
+/// The user and the groups of a process.
+#[cfg(unix)]
+struct Reader {
+    user: u32,
+    group: u32,
+    more_groups: Vec<u32>,
+}
+
+#[cfg(unix)]
+impl Reader {
+    fn this() -> Self {
+        use rustix::process::{getegid, geteuid, getgroups};
+        let more_groups = getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
+        Self { user: geteuid().as_raw(), group: getegid().as_raw(), more_groups }
+    }
+}
+
+#[cfg(unix)]
+impl Ownership {
+    /// Returns who else can access the file, and the command that ends this and leaves the reader its access. A file
+    /// may be root's and be read by its group, if that is the reader's (mode 640).
+    fn open_to(&self, reader: &Reader) -> Option<(&'static str, String)> {
+        let Reader { user, group, more_groups } = reader;
+        let is_own_group = self.group == *group || more_groups.contains(&self.group);
+        let is_for_group = self.mode & 0o070 != 0;
+        let who = if self.mode & 0o007 != 0 {
+            "everybody"
+        } else if is_for_group && !is_own_group {
+            "another group"
+        } else if ![0, *user].contains(&self.owner) && *user != 0 {
+            "its owner, another user,"
+        } else {
+            return None;
+        };
+        let mend = if self.owner == *user || *user == 0 {
+            // The owner needs no group, and root none of either.
+            if is_own_group && is_for_group { "chmod o= FILE" } else { "chmod 600 FILE" }.to_owned()
+        } else if self.owner == 0 && is_own_group && self.mode & 0o040 != 0 {
+            "chmod o= FILE".to_owned()
+        } else {
+            format!("chown root:{group} FILE && chmod 640 FILE")
+        };
+        Some((who, mend))
+    }
 }
 
 /// The file beside this one whose name has a suffix more.
@@ -117,6 +172,36 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, chown};
 
     use super::*;
+
+    #[test]
+    fn a_file_that_is_read_by_the_group_of_the_process_is_not_open() {
+        let service = || Reader { user: 990, group: 991, more_groups: vec![992] };
+        let root = || Reader { user: 0, group: 0, more_groups: Vec::new() };
+        let open = |owner: u32, group: u32, mode: u32, reader: Reader| {
+            Ownership { owner, group, mode: 0o100_000 | mode }.open_to(&reader)
+        };
+        for (owner, group, mode) in
+            [(990, 991, 0o600), (990, 991, 0o640), (0, 991, 0o640), (0, 992, 0o440), (990, 50, 0o600)]
+        {
+            assert_eq!(open(owner, group, mode, service()), None, "{owner}:{group} {mode:o}");
+        }
+        assert_eq!(open(990, 991, 0o640, root()).map(|(who, _)| who), Some("another group"));
+        assert_eq!(open(990, 991, 0o600, root()), None, "root does what the owner does");
+        let chown = "chown root:991 FILE && chmod 640 FILE";
+        for ((owner, group, mode), expected) in [
+            ((990, 991, 0o644), ("everybody", "chmod o= FILE")),
+            ((990, 50, 0o604), ("everybody", "chmod 600 FILE")),
+            ((0, 991, 0o644), ("everybody", "chmod o= FILE")),
+            // It would not be readable any more.
+            ((0, 0, 0o644), ("everybody", chown)),
+            ((0, 50, 0o644), ("everybody", chown)),
+            ((990, 50, 0o640), ("another group", "chmod 600 FILE")),
+            ((1000, 991, 0o640), ("its owner, another user,", chown)),
+        ] {
+            let (who, mend) = open(owner, group, mode, service()).unwrap();
+            assert_eq!((who, &*mend), expected, "{owner}:{group} {mode:o}");
+        }
+    }
 
     /// Says nothing but as root, who alone may give files away.
     #[test]

@@ -23,8 +23,8 @@ pub(crate) fn directory(config: &Config, data: &Path) -> PathBuf {
     config.coap.oscore.directory.clone().unwrap_or_else(|| data.join(data::OSCORE))
 }
 
-/// Reads contexts that are to be activated, without changing anything. A file that gives none is left out, so that one device without OSCORE does
-/// not take it from all others.
+/// Reads contexts that are to be activated, without changing anything. A file that gives none is left out, so that one
+/// device without OSCORE does not take it from all others.
 pub(crate) fn read_usable(keyring: &Keyring, config: &Config, data: &Path) -> Result<Fresh, Failure> {
     keyring.read_usable(&directory(config, data)).map_err(refused)
 }

@@ -37,8 +37,8 @@ impl Given {
         self.acl.is_none() && self.dynamic.is_none() && self.passwords.is_none() && self.psk.is_none()
     }
 
-    /// Takes the files that mosquitto.conf and the files of its directories name, and returns the bridges of each. Other
-    /// lines are reported as ignored.
+    /// Takes the files that mosquitto.conf and the files of its directories name, and returns the bridges of each.
+    /// Other lines are reported as ignored.
     pub(super) fn take_from(&mut self, file: &Path) -> Result<Vec<Conf>, Failure> {
         let (main, directories) = self.take_lines(file)?;
         let mut confs = vec![main];

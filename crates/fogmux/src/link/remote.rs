@@ -17,7 +17,7 @@ use crate::config::links::Link;
 /// How the session at the other broker is opened.
 pub(super) struct Opening<'a> {
     pub(super) client_id: &'a str,
-    /// What tells a gateway that the link is one of its own.
+    /// The mark by which a gateway knows a link of its own.
     pub(super) mark: Option<&'a str>,
     /// Whether a session that is there ends.
     pub(super) clean_start: bool,

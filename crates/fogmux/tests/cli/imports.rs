@@ -126,7 +126,7 @@ fn files_of_an_include_dir_are_imported_as_lines_of_the_main_file() {
     }
     let links = fs::read_to_string(&links).expect("written");
     assert!(links.contains("[links.up]") && links.contains("[links.up-2]"), "{links}");
-    // What cannot be read is no file that is left out.
+    // A file that cannot be read is not left out.
     rustix::fs::mkfifoat(rustix::fs::CWD, conf_d.join("e.conf"), rustix::fs::Mode::RUSR).expect("made");
     let done = run(&arguments);
     assert!(done.code == 74 && done.stderr.contains("conf.d/e.conf"), "{}{}", done.stdout, done.stderr);

@@ -256,9 +256,9 @@ fn lock_of(file: &Path) -> Result<fs::File, PkiError> {
     if file.exists() { lock(file) } else { Err(OutOfOrder::NotBegun.into()) }
 }
 
-fn read(file: &PathBuf) -> Result<Zeroizing<String>, PkiError> {
+fn read(file: &Path) -> Result<Zeroizing<String>, PkiError> {
     let text = fogmux_file::read_to_string(file).map(Zeroizing::new);
-    text.map_err(|source: io::Error| PkiError::Io { file: file.clone(), source })
+    text.map_err(|source: io::Error| PkiError::Io { file: file.into(), source })
 }
 
 /// The key that signs for devices: of the new authority as soon as it is trusted.
