@@ -33,7 +33,7 @@ pub(crate) struct Kept {
     psk: bool,
     certificates: bool,
     /// A running gateway keeps those that it has read; only a start needs the file.
-    lists: bool,
+    pub(crate) lists: bool,
 }
 
 impl Kept {

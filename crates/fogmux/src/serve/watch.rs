@@ -83,7 +83,7 @@ impl Watch {
 
     /// Puts rules in place that were read from the files, or are in them now.
     pub(super) fn put_in_place(&mut self, running: &Running, rules: Rules, config: &Config, home: &Home) {
-        self.keep(config, home);
+        self.keep(Kept { lists: false, ..kept_now(config, home) }, home);
         running.authority.replace(rules);
         admin_password::look(&running.authority, &home.directory);
         running.gateway.shared.bus.invalidate();
@@ -102,7 +102,8 @@ impl Watch {
     ) -> Result<(), TlsError> {
         let Some(tls) = running.gateway.tls() else { return Ok(()) };
         let read = tls.reload();
-        self.keep(config, home);
+        // Rules beside it may be refused.
+        self.keep(Kept { lists: kept_now(config, home).lists, ..Kept::default() }, home);
         let cut = tls.clients().filter(|_| tls.cuts_revoked()).map_or(0, ClientTrust::cut_revoked);
         if cut > 0 {
             // This check also ends DTLS sessions, which may be at rest for hours.
@@ -112,9 +113,9 @@ impl Watch {
         read
     }
 
-    /// Notes files that must not disappear from now on.
-    fn keep(&mut self, config: &Config, home: &Home) {
-        let kept = self.kept.and(kept_now(config, home));
+    /// Notes files that must not disappear from now on: those that are in force.
+    fn keep(&mut self, in_force: Kept, home: &Home) {
+        let kept = self.kept.and(in_force);
         if kept != self.kept {
             self.kept = kept;
             self.remember(home);

@@ -96,3 +96,25 @@ fn a_fifo_in_the_data_directory_holds_check_up_nowhere() {
         before.into_iter().for_each(|before| fs::write(&fifo, before).expect("written"));
     }
 }
+
+/// A file of rules that is refused has never been in force: that other files are read meanwhile does not have the gateway
+/// miss it when it is gone.
+#[test]
+fn a_file_that_was_refused_is_not_missed() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (data, file) = (home.path().join("data"), home.path().join("fogmux.toml"));
+    fs::write(&file, "").expect("written");
+    let gateway = Gateway::start(&data, &["-c", file.to_str().expect("a plain path")]);
+    fs::write(data.join("acl.toml"), "garbage").expect("written");
+    gateway.wait_for_log("users, rules and keys stay as they were");
+    for words in [["pki", "client", "lamp"], ["pki", "revoke", "lamp"]] {
+        let done = run(&[&words[..], &["--data", data.to_str().expect("a plain path")]].concat());
+        assert_eq!(done.code, 0, "{words:?}: {}", done.stderr);
+    }
+    gateway.wait_for_log("certificates and revocations are read again");
+    fs::remove_file(data.join("acl.toml")).expect("removed");
+    assert_eq!(check(&file, &data).0, 0, "it is as before");
+    gateway.hang_up();
+    gateway.wait_for_log("configuration, users, rules and certificates are read again");
+    assert_eq!(gateway.stop(), 0);
+}
