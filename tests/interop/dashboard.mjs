@@ -64,6 +64,22 @@ const READY = {
   try: `document.querySelector('#main pre') && document.querySelector('svg.qr')`,
 };
 
+// The name of a topic and of a client that has characters that nobody sees, as it is shown.
+const UNSEEN = 'un\\u{200b}seen\\u{ad}\\u{2028}\\u{2069}\\u{feff}\\u{2060}';
+
+// Whether a name is shown, and what nobody sees in it apart from the rest; its accessible name has none of it either.
+async function unspelt(page, place, name) {
+  const { text, apart, read } = await page.run(`(() => {
+    const place = document.querySelector(${JSON.stringify(place)});
+    return { text: place.textContent, apart: [...place.querySelectorAll('.unseen')].map(one => one.textContent),
+      read: [...place.querySelectorAll('[aria-label], [title]')].map(one => one.ariaLabel ?? one.title).join() };
+  })()`);
+  const unseen = name.match(/\\u\{[0-9a-f]+\}/g);
+  return [!text.includes(name) && `${place} does not show ${name}`,
+    !unseen.every(one => apart.includes(one)) && `${place} does not set ${unseen} apart, but ${apart}`,
+    /[\u200b\u00ad\u2028\u2069\ufeff\u2060\u202e]/.test(text + read) && `${place} has what nobody sees`];
+}
+
 // What is used as a person would.
 async function used(page, base, lines) {
   await go(page, 'topics', READY.topics);
@@ -79,15 +95,18 @@ async function used(page, base, lines) {
   const untraced = await traced(page, until);
   await page.run(`fetch('/topics/from/number', { method: 'PUT', body: '20' }).then(() => true)`);
   const hostile = await page.run(`document.querySelectorAll('#main img').length`);
-  const spelt = await page.run(`document.querySelector('#tree').textContent.includes('\\\\u202egnp.exe')`);
+  const spelt = [...await unspelt(page, '#tree', '\\u{202e}gnp.exe'), ...await unspelt(page, '#tree', UNSEEN)];
   await go(page, 'rules', READY.rules);
   await page.run(`document.querySelector('#tester [name=topic]').value = '$SYS/x';
     document.querySelector('[name=action]').value = 'write';
     document.querySelector('#tester').requestSubmit()`);
   const decision = await page.run(until(`document.querySelector('#decision')?.textContent`));
   const more = await explored(page, { go, until, READY, jsQR });
+  await go(page, 'sessions', READY.sessions);
+  spelt.push(...await unspelt(page, '#main table', UNSEEN));
   await go(page, 'clients', READY.clients);
-  const faults = [...untraced, ...more, hostile > 0 && 'a topic became an image', !spelt && 'a name is shown from right to left',
+  spelt.push(...await unspelt(page, '#main table', UNSEEN));
+  const faults = [...untraced, ...more, ...spelt, hostile > 0 && 'a topic became an image',
     !decision.startsWith('refused') && `the rules say ${decision}`];
   if (base.startsWith('http:')) {
     const button = `document.querySelector('[aria-label="Disconnect victim"]')`;

@@ -20,7 +20,8 @@ RETAINED = 100
 RELEASE_MB, DEBUG_MB, ANONYMOUS_MB = 20, 40, 8
 """Bounds with the dashboard open, in 10^6 bytes: of all pages of a release build, of a debug build, whose code is
 larger, and of those of either that are no files."""
-HOSTILE = ["<img src=x onerror=alert(1)>", "__proto__/constructor", "\u202egnp.exe", "a\u0007b", "//", "x" * 8000]
+UNSEEN = "un\u200bseen\u00ad\u2028\u2069\ufeff\u2060"
+HOSTILE = ["<img src=x onerror=alert(1)>", "__proto__/constructor", "\u202egnp.exe", "a\u0007b", "//", UNSEEN, "x" * 8000]
 
 
 async def curl(base, path, *arguments):
@@ -115,7 +116,7 @@ async def the_dashboard_works_in_chromium(binary):
         host, port = gateway.addresses["mqtt"]
         await run("mosquitto_pub", "-h", host, "-p", str(port), "-t", "$SYS/x", "-m", "1")
         victim = await subscribed(gateway, "victim")
-        others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3")]
+        others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3", UNSEEN)]
         page = await asyncio.create_subprocess_exec(
             "node", str(HERE / "dashboard.mjs"), str(PICTURES), str(modules),
             (Path(gateway.data) / "admin-password").read_text().strip(),

@@ -7,7 +7,7 @@ mod lines;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -48,6 +48,15 @@ impl Refusals {
             Some(rule) => self.hasher.hash_one((from, door, action, rule)),
             None => self.hasher.hash_one((from, door, action, topic)),
         };
+        self.actions().admit(now_ms, whose, what)
+    }
+
+    /// Whether the end of something that a principal had open is to be logged now, and how many ends and refusals of it
+    /// were not: it has lost its right. Those of one connection for one reason are said once.
+    pub fn note_end(&self, access: &Access, from: Option<SocketAddr>, reason: &str, now_ms: u64) -> Option<Suppressed> {
+        let principal = access.principal();
+        let whose = (!principal.anonymous).then(|| self.hasher.hash_one(&principal.name));
+        let what = self.hasher.hash_one((from, access.door(), "ended", reason));
         self.actions().admit(now_ms, whose, what)
     }
 
@@ -117,5 +126,9 @@ mod tests {
         let topics = (0..1000).filter(|number| note(&alice, &number.to_string(), 1)).count();
         assert_eq!(topics, 10 - 4, "lines of a minute");
         assert!(note(&alice, "a", actions::QUIET_MS), "the next day");
+        let end = |port: u16, reason: &str| {
+            refusals.note_end(&alice, Some((here, port).into()), reason, actions::QUIET_MS).is_some()
+        };
+        assert!(end(1, "expired") && !end(1, "expired") && end(2, "expired") && end(1, "removed"));
     }
 }

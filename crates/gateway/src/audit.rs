@@ -22,8 +22,8 @@ use crate::{
     shown::{cut, shown_client},
 };
 
-/// The target of these lines, for `log.filter`.
-const TARGET: &str = "fogmux::audit";
+/// The target of these lines, which no `log.filter` hides.
+pub const TARGET: &str = "fogmux::audit";
 
 /// Why a login was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,6 +248,23 @@ pub(crate) fn disconnected(by: &Peer, principal: &Principal, client: &Arrived) {
     let (address, principal, client) =
         (client.address, &*client.publisher.principal, shown_client(&client.publisher.client));
     tracing::info!(target: TARGET, %peer, port, ?by, %door, %address, ?principal, ?client, "client disconnected");
+}
+
+/// Logs that an event stream has ended because its reader has lost its right, at the rate of refused actions.
+#[cfg(feature = "http")]
+#[cold]
+pub(crate) fn stream_ended(ctx: &WorkerContext, access: &Access, reason: &str) {
+    let from = access.peer();
+    let noted = ctx.shared.refusals.note_end(access, from, reason, ctx.now().as_millis());
+    let Some(Suppressed { same: suppressed, others: suppressed_others }) = noted else { return };
+    let peer = from.map_or_else(|| "-".to_owned(), |from| from.ip().to_canonical().to_string());
+    let port = from.map_or(0, |from| from.port());
+    let (principal, door) = (&*access.principal().name, access.door().name());
+    tracing::info!(
+        target: TARGET,
+        %peer, port, %door, ?principal, ?reason, suppressed, suppressed_others,
+        "event stream ended"
+    );
 }
 
 /// A change of a user by an administrator.

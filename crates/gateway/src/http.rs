@@ -13,6 +13,7 @@ mod conn;
 mod connection;
 mod context;
 mod cors;
+mod cursors;
 mod dashboard;
 mod exec;
 mod follow;

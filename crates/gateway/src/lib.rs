@@ -74,6 +74,7 @@ pub mod worker;
 #[cfg(feature = "xmpp")]
 pub mod xmpp;
 
+pub use audit::TARGET as AUDIT;
 pub use clock::Clock;
 pub use credential::names_of;
 pub use listener::Listener;

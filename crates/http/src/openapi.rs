@@ -67,6 +67,28 @@ mod tests {
         assert_eq!(without, ["/publish", "/topics/{topic}", "/topics/{topic}"]);
     }
 
+    /// HTTP itself, the screening of a request, the check of its credential and the reading of its body answer before
+    /// the resource does.
+    #[test]
+    fn every_operation_has_the_statuses_that_are_not_its_own() {
+        const ALL: [&str; 7] = ["400", "403", "408", "414", "417", "421", "431"];
+        const WITH_CREDENTIAL: [&str; 3] = ["401", "429", "503"];
+        const WITH_BODY: [&str; 3] = ["413", "415", "503"];
+        let value: serde_json::Value = serde_json::from_str(TEMPLATE).unwrap();
+        for (path, item) in value["paths"].as_object().unwrap() {
+            let whole =
+                path.replace("{topic}", "a/b").replace("{id}", "1").replace("{other}", "2").replace("{name}", "alice");
+            let is_open = Route::parse(&whole).unwrap().is_open();
+            for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+                let with_credential = WITH_CREDENTIAL.iter().filter(|_| !is_open);
+                let with_body = WITH_BODY.iter().filter(|_| operation.get("requestBody").is_some());
+                for status in ALL.iter().chain(with_credential).chain(with_body) {
+                    assert!(operation["responses"].get(status).is_some(), "{method} {path}: no {status}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_reference_leads_somewhere() {
         fn walk(value: &serde_json::Value, root: &serde_json::Value) {

@@ -1,5 +1,6 @@
 //! The log on standard error. It contains names, counts and reasons, never payloads or secrets.
 
+mod filter;
 mod form;
 mod limit;
 mod queue;
@@ -16,6 +17,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::{Registry, fmt};
 
+use self::filter::Filter;
 use self::form::{Form, is_journal};
 use self::limit::Limit;
 use self::queue::Queue;
@@ -30,7 +32,7 @@ const OWN: &str = "fogmux";
 
 /// The log of the process, whose settings can be replaced.
 pub(crate) struct Log {
-    filter: Handle<Targets, Registry>,
+    filter: Handle<Filter, Registry>,
     json: Arc<AtomicBool>,
     limit: Limit,
     queue: Queue,
@@ -90,7 +92,7 @@ impl Log {
     /// Replaces the filter until the next [`Log::replace`], whatever the environment says.
     pub(crate) fn set_filter(&mut self, given: &str) -> Result<(), Failure> {
         let targets = given.parse().map_err(|error| Failure::new(Status::Config, format!("the filter: {error}")))?;
-        self.filter.reload(quiet(targets)).map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
+        self.filter.reload(Filter(quiet(targets))).map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
         given.clone_into(&mut self.text);
         Ok(())
     }
@@ -143,10 +145,10 @@ pub(super) fn check(configured: &str) -> Result<(), Failure> {
     filter(configured).map(|_| ())
 }
 
-fn filter(configured: &str) -> Result<Targets, Failure> {
+fn filter(configured: &str) -> Result<Filter, Failure> {
     let (text, name) = text(configured);
     let targets = text.parse().map_err(|error| Failure::new(Status::Config, format!("{name}: {error}")))?;
-    Ok(quiet(targets))
+    Ok(Filter(quiet(targets)))
 }
 
 /// The text of the filter, and who named it.

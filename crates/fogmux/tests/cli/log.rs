@@ -217,6 +217,22 @@ fn lines_that_find_a_full_disk_are_counted() {
 }
 
 #[test]
+fn the_audit_log_is_written_whatever_the_filter_says() {
+    for filter in ["off", "error,fogmux::audit=off"] {
+        let directory = tempfile::tempdir().unwrap();
+        let gateway = Gateway::start(directory.path(), &["--set", &format!("log.filter={filter:?}")]);
+        let wrong =
+            b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic YTpi\r\n\r\n";
+        provoke(gateway.address("http"), wrong);
+        gateway.wait_for_log(" WARN fogmux::audit: login refused");
+        // Nothing else has been let in beside it.
+        let other = |line: &&str| !line.contains(" fogmux::audit: ");
+        assert_eq!(gateway.log().lines().find(other), None, "{filter}");
+        assert_eq!(gateway.stop(), 0);
+    }
+}
+
+#[test]
 fn names_of_clients_hide_nothing_in_a_line() {
     let names = ["\u{9b}31m", "\u{202e}gpj.exe\u{2066}", "\u{2028}2026 WARN", "\u{feff}\u{200b}x"];
     for format in ["text", "json"] {

@@ -62,7 +62,7 @@ where
         Resource::Refusals => in_turn(&|| Ok(refusals::document(conn))).await,
         Resource::Links => in_turn(&|| Ok(links::document(conn))).await,
         Resource::System => in_turn(&|| Ok(system::document(conn))).await,
-        Resource::Topics => in_turn(&|| Ok(topics::page(conn, identity, &page()?))).await,
+        Resource::Topics => in_turn(&|| topics::page(conn, identity, &page()?)).await,
         Resource::Clients => in_turn(&|| clients::page(conn, &page()?)).await,
         Resource::Client(id) => clients::kick(conn, identity, id),
         Resource::Sessions => in_turn(&|| sessions::page(conn, &page()?)).await,

@@ -1,5 +1,6 @@
 //! `GET /subscribe`: the reader's end of an event stream, as server-sent events, lines of JSON or WebSocket messages.
 
+mod right;
 mod wanted;
 
 use std::{
@@ -11,8 +12,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_auth::{Action, Door, Reach};
-use fogmux_bus::{Claim, Displaced, Mailbox as _, ReadGate as _, Subscription};
+use fogmux_auth::{Action, Door};
+use fogmux_bus::{Claim, Displaced, Mailbox as _, ReadGate as _};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
     sse::{self, EventId, GapReason},
@@ -30,7 +31,7 @@ use self::wanted::wanted;
 use super::{
     conn::{Conn, Upgrade},
     framing::Format,
-    identity::Identity,
+    identity::{EXPIRED, Identity},
     payload::Payload,
     respond, state,
     stream::EventStream,
@@ -102,6 +103,8 @@ pub(super) struct Follow {
     generation: u64,
     /// The rules under which messages came into the mailbox.
     recheck: Recheck,
+    /// Whether the reader has lost its right, so that the stream ends.
+    is_over: bool,
     second_look: Pin<Box<dyn Future<Output = ()>>>,
     stream: Arc<Stream>,
     /// Its place in the list of connections.
@@ -165,6 +168,7 @@ impl Follow {
             identity: Rc::clone(identity),
             generation,
             recheck,
+            is_over: false,
             second_look: Box::pin(ctx.door.second_look()),
             stream,
             listed,
@@ -178,36 +182,6 @@ impl Follow {
             first,
             walking: true,
         })
-    }
-
-    /// Whether the reader's credential is still valid and it may still read something. Single messages are checked by
-    /// its gate.
-    pub(super) fn may_go_on(&mut self) -> bool {
-        let ctx = &self.conn.ctx;
-        if !self.identity.holds(ctx, &self.conn.peer) {
-            return false;
-        }
-        let generation = ctx.authority().generation();
-        if generation == self.generation {
-            return true;
-        }
-        self.generation = generation;
-        if self.names_origin && state::check_admin(&self.conn, &self.identity, Action::Read).is_err() {
-            return false;
-        }
-        let gate = &self.identity.gate;
-        let refused = |subscription: &Subscription| match gate.access().may_subscribe(&subscription.filter) {
-            Reach::Nothing(decision) => Some(decision),
-            Reach::Some | Reach::Everything => None,
-        };
-        let subscriptions = &self.stream.subscriptions;
-        // Some, if each is refused.
-        let refused: Option<Vec<_>> = subscriptions.iter().map(refused).collect();
-        for (subscription, decision) in subscriptions.iter().zip(refused.iter().flatten()) {
-            // The stream ends; a client that comes back is told.
-            let _ = gate.forbidden(ctx, Action::Read, &subscription.filter, decision);
-        }
-        refused.is_none()
     }
 
     /// Follows the shutdown of the gateway: to its end, a stream is sent what it is owed.
@@ -225,7 +199,11 @@ impl Follow {
     /// The next bytes of the stream; `None` when the gateway shuts down or another reader has taken over.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let phase = self.poll_phase(cx);
-        if phase == Phase::Closing || self.conn.ctx.now() >= self.identity.expires() {
+        if phase == Phase::Closing {
+            return Poll::Ready(None);
+        }
+        if self.conn.ctx.now() >= self.identity.expires() {
+            self.lose_right(EXPIRED);
             return Poll::Ready(None);
         }
         self.listed.register(cx.waker());

@@ -35,6 +35,9 @@ use crate::{
 /// Credentials remembered on one connection; a proxy may carry several.
 const KNOWN_MAX: usize = 8;
 
+/// Why a credential with an end is accepted no more.
+pub(super) const EXPIRED: &str = "the credential has expired";
+
 /// An authenticated client, with its publisher for the bus.
 #[derive(Debug)]
 pub(super) struct Identity {
@@ -75,10 +78,23 @@ impl Identity {
 
     /// Whether the credential would still be accepted. Streams and WebSockets ask this from time to time.
     pub(super) fn holds(&self, ctx: &HttpContext, peer: &Peer) -> bool {
+        self.why_over(ctx, peer).is_none()
+    }
+
+    /// Why the credential would not be accepted any more.
+    pub(super) fn why_over(&self, ctx: &HttpContext, peer: &Peer) -> Option<&'static str> {
         let in_session = || self.session.is_none_or(|key| ctx.door.find_session(ctx, &key).is_some());
         self.expires.set(self.expires.get().map(|expires| expires.look_again(ctx)));
-        let handshake = Handshake::of(peer);
-        ctx.now() < self.expires() && credential::holds(ctx, handshake.as_ref(), self.principal()) && in_session()
+        if ctx.now() >= self.expires() {
+            return Some(EXPIRED);
+        }
+        if !ctx.authority().admits(self.principal()) {
+            return Some("the user was removed or disabled, or its credential was changed");
+        }
+        if !credential::holds(ctx, Handshake::of(peer).as_ref(), self.principal()) {
+            return Some("the certificate or key of the handshake was taken back");
+        }
+        (!in_session()).then_some("the session has ended")
     }
 }
 

@@ -14,7 +14,7 @@ use fogmux_http::{
 use http::{HeaderValue, StatusCode};
 use tokio::sync::watch;
 
-use super::{config::HttpConfig, sessions::Session, streams, unread};
+use super::{config::HttpConfig, cursors::Cursors, sessions::Session, streams, unread};
 use crate::{
     WorkerContext,
     metrics::{Counted, Counts},
@@ -48,6 +48,7 @@ pub struct HttpDoor {
     sessions: Mutex<Table<Session>>,
     /// Notifies streams and WebSockets that they have to check their permissions again.
     pub(super) second_look: watch::Sender<()>,
+    pub(super) cursors: Cursors,
     /// Made when it is first asked for.
     openapi: std::sync::OnceLock<bytes::Bytes>,
 }
@@ -72,6 +73,7 @@ impl HttpDoor {
             idempotency: Mutex::new(idempotency::Store::new(config.idempotency)),
             sessions: Mutex::new(Table::new(config.sessions_max)),
             second_look: watch::Sender::new(()),
+            cursors: Cursors::default(),
             openapi: std::sync::OnceLock::new(),
             config,
         }

@@ -4,6 +4,7 @@ mod acme;
 mod admin;
 mod credentials;
 mod deadlines;
+mod documented;
 mod idempotent;
 mod idle;
 mod long_lived;
@@ -132,7 +133,9 @@ impl Client {
 
     async fn ask(&mut self, request: &str) -> Response {
         self.send(request).await;
-        self.receive(request.starts_with("HEAD")).await
+        let response = self.receive(request.starts_with("HEAD")).await;
+        documented::check(request, response.status());
+        response
     }
 
     async fn receive(&mut self, head_only: bool) -> Response {

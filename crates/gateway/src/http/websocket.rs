@@ -246,7 +246,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
                 }
                 chunk = poll_fn(|cx| self.follow.poll_chunk(cx)) => {
                     let Some(chunk) = chunk else {
-                        // RFC 6455 §7.4.1: 1008 if the reader's credential has ended, 1001 if the gateway shuts down.
+                        // RFC 6455 §7.4.1: 1008 if the reader has lost its right, 1001 if the gateway shuts down.
                         let over = !self.follow.may_go_on();
                         return self.close(if over { CloseCode::PolicyViolation } else { CloseCode::GoingAway }).await;
                     };

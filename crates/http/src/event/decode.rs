@@ -5,8 +5,8 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use serde::Deserialize;
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::query::PROPERTIES_MAX;
 
@@ -54,6 +54,9 @@ pub enum Malformed {
     /// A member that must be base64 is not.
     #[error("`{0}` is not base64")]
     Base64(&'static str),
+    /// A member is `null`.
+    #[error("`{0}` is null; a member without a value is left out")]
+    Null(&'static str),
     /// The QoS is not 0, 1 or 2.
     #[error("`qos` is 0, 1 or 2")]
     Qos,
@@ -61,7 +64,8 @@ pub enum Malformed {
 
 /// Parses one object. Unknown members are errors, since a misspelt `retain` would lose data unnoticed.
 pub fn decode(line: &[u8]) -> Result<Decoded<'_>, Malformed> {
-    let raw: Raw<'_> = serde_json::from_slice(line).map_err(|error| Malformed::Json(error.to_string()))?;
+    let raw: Raw<'_> = serde_json::from_slice(line)
+        .map_err(|error| without_value(line).unwrap_or_else(|| Malformed::Json(error.to_string())))?;
     let payload = match (raw.encoding.as_deref(), raw.payload.0) {
         (None | Some("utf8"), Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
         (None | Some("utf8"), Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
@@ -90,32 +94,76 @@ pub fn decode(line: &[u8]) -> Result<Decoded<'_>, Malformed> {
     })
 }
 
+/// The first member that is `null`, of a line that is refused: what the parser says of it names no member.
+fn without_value(line: &[u8]) -> Option<Malformed> {
+    struct NullVisitor;
+
+    impl<'de> Visitor<'de> for NullVisitor {
+        type Value = Option<&'static str>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut first = None;
+            while let Some(Text(name)) = map.next_key()? {
+                let is_null = map.next_value::<Option<IgnoredAny>>()?.is_none();
+                first = first.or_else(|| MEMBERS.into_iter().find(|member| is_null && *member == name));
+            }
+            Ok(first)
+        }
+    }
+
+    serde_json::Deserializer::from_slice(line).deserialize_map(NullVisitor).ok()?.map(Malformed::Null)
+}
+
+const MEMBERS: [&str; 12] = [
+    "id",
+    "topic",
+    "payload",
+    "encoding",
+    "content_type",
+    "qos",
+    "retain",
+    "time",
+    "properties",
+    "reply_to",
+    "correlation",
+    "expiry",
+];
+
+/// A member that is there has a value: `null` is none.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "given")]
     id: Option<Text<'a>>,
     #[serde(borrow)]
     topic: Text<'a>,
     #[serde(borrow, default)]
     payload: Text<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "given")]
     encoding: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "given")]
     content_type: Option<Text<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     qos: Option<u8>,
     #[serde(default)]
     retain: bool,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "given")]
     time: Option<Text<'a>>,
     #[serde(default)]
     properties: Properties,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "given")]
     reply_to: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "given")]
     correlation: Option<Text<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     expiry: Option<u32>,
 }
 
@@ -236,6 +284,18 @@ mod tests {
         let decoded = decode(br#"{"topic":"a","payload":"plain","content_type":"text/plain"}"#).unwrap();
         assert!(matches!(decoded.payload, Cow::Borrowed(_)));
         assert!(matches!(decoded.content_type, Some(Cow::Borrowed(_))));
+    }
+
+    #[test]
+    fn a_member_that_is_there_has_a_value() {
+        for name in MEMBERS {
+            let topic = if name == "topic" { "" } else { "\"topic\":\"a\"," };
+            let error = decode(format!("{{{topic}\"{name}\":null}}").as_bytes()).unwrap_err();
+            assert_eq!(error, Malformed::Null(name));
+            assert!(error.to_string().contains(&format!("`{name}`")), "{error}");
+        }
+        let error = decode(br#"{"topic":"a","retian":null}"#).unwrap_err();
+        assert!(error.to_string().contains("retian"), "{error}");
     }
 
     #[test]

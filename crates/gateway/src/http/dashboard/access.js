@@ -1,7 +1,7 @@
 // Users and rules: who may log in, and what the access rules allow; changed here where the configuration allows it.
 
 import { get, post, put, read, remove } from '/dashboard/api.js';
-import { make, plain, section, table } from '/dashboard/elements.js';
+import { asked, make, plain, section, spelt, table } from '/dashboard/elements.js';
 
 const PAGE = 100;
 const OFF = 'Changes are switched off: auth.api_changes = true in the configuration allows them.';
@@ -64,7 +64,7 @@ export function users(main) {
   }
 
   async function drop(user) {
-    if (!confirm(`Remove ${user.user}? Its connections end.`)) return;
+    if (!asked(`Remove ${user.user}? Its connections end.`)) return;
     try {
       await changed(force => remove(`${path(user.user)}${force}`));
       await load('', `${plain(user.user)} was removed.`);
@@ -107,7 +107,7 @@ function tester() {
       const decision = await post('rules/test', given);
       answer.replaceChildren(section('Decision',
         make('p', { class: decision.allowed ? 'good' : 'bad', id: 'decision' }, decision.text),
-        decision.note ? make('p', { id: 'note' }, plain(decision.note)) : undefined,
+        decision.note ? make('p', { id: 'note' }, spelt(decision.note)) : undefined,
         decision.file ? make('p', { class: 'dim name' }, `${decision.file}, line ${decision.line}`) : undefined));
     } catch (error) { answer.replaceChildren(section('Decision', make('p', { class: 'bad' }, error.message))); }
   };
@@ -162,7 +162,7 @@ export function rules(main) {
 
   const mistake = ({ line, message }) => make('li', {},
     make('button', { type: 'button', class: 'plain', onclick: () => toLine(text, line) }, `Line ${line}`),
-    ` ${plain(message)}`);
+    ' ', spelt(message));
 
   const save = async event => {
     event.preventDefault();

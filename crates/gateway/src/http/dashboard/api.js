@@ -1,8 +1,11 @@
 // Requests to the gateway that the page comes from, and to no other.
 
+import { plain } from '/dashboard/elements.js';
+
 export class Refused extends Error {
   constructor(status, text, problem) {
-    super(text);
+    // It may quote a name.
+    super(plain(text));
     this.status = status;
     this.type = problem.type;
     this.problems = problem.problems;

@@ -1,7 +1,7 @@
 // Measurements: what is to be measured, the queue of jobs, and the one that is chosen.
 
 import { get, post, remove } from '/dashboard/api.js';
-import { make, plain, section, table, time } from '/dashboard/elements.js';
+import { make, plain, section, spelt, table, time } from '/dashboard/elements.js';
 import { brief, results, samples } from '/dashboard/results.js';
 
 const MINUTE = 60;
@@ -181,9 +181,9 @@ export function bench(main) {
   }
 
   const facts = job => make('dl', { class: 'facts' }, make('dt', {}, 'State'), make('dd', {}, state(job)),
-    make('dt', {}, 'Command'), make('dd', {}, make('code', {}, plain(job.command))),
-    make('dt', {}, 'Submitted'), make('dd', {}, `${time(job.submitted)} by ${plain(job.by)}`),
-    ...(job.reason ? [make('dt', {}, 'Remark'), make('dd', { class: 'name' }, plain(job.reason))] : []));
+    make('dt', {}, 'Command'), make('dd', {}, make('code', {}, spelt(job.command))),
+    make('dt', {}, 'Submitted'), make('dd', {}, `${time(job.submitted)} by `, spelt(job.by)),
+    ...(job.reason ? [make('dt', {}, 'Remark'), make('dd', { class: 'name' }, spelt(job.reason))] : []));
 
   function moving(job) {
     const { ended, failed, experiment } = job.progress;

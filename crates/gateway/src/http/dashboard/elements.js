@@ -1,4 +1,5 @@
-// Elements and texts. Whatever a peer has chosen becomes text here and never markup.
+// Elements and texts. Whatever a peer has chosen becomes text here and never markup, and characters in it that nobody
+// sees are spelt out: with them one name looks like another.
 
 // Makes an element: attributes and listeners by name, then children; a string is a text.
 export function make(name, attributes = {}, ...children) {
@@ -6,19 +7,43 @@ export function make(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
     else if (value === true) element.setAttribute(key, '');
-    else if (value !== false && value !== undefined) element.setAttribute(key, String(value));
+    else if (value !== false && value !== undefined) {
+      element.setAttribute(key, READ.has(key) ? plain(value) : String(value));
+    }
   }
   element.append(...children.filter(child => child !== undefined && child !== null).map(node));
   return element;
 }
 
-function node(child) {
-  return child instanceof Node ? child : document.createTextNode(String(child));
+// Attributes that people read.
+const READ = new Set(['aria-label', 'title']);
+
+// What is not seen, or changes how others are: control and format characters, separators of lines and paragraphs, what
+// a font may leave out, and halves of a pair. In texts of several lines breaks are what they are.
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+const UNSEEN_IN_LINES = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+
+const code = char => `\\u{${char.codePointAt(0).toString(16)}}`;
+
+// A text for what takes no elements, such as an attribute or a question.
+export const plain = text => String(text).replace(UNSEEN, code);
+
+// A name: what is spelt out is told apart from a name that has these very letters.
+export function spelt(text, unseen = UNSEEN) {
+  const parts = new DocumentFragment();
+  let end = 0;
+  for (const { 0: char, index } of text.matchAll(unseen)) {
+    parts.append(text.slice(end, index), make('span', { class: 'unseen' }, code(char)));
+    end = index + char.length;
+  }
+  parts.append(text.slice(end));
+  return parts;
 }
 
-// A name with its control characters spelt out: those of bidirectional text make one name look like another.
-export const plain = text => text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
-  char => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+const node = child => (child instanceof Node ? child : spelt(String(child), UNSEEN_IN_LINES));
+
+// Asks a question that names somebody.
+export const asked = question => confirm(plain(question));
 
 // A table with a caption that is read aloud; rows are arrays of texts or elements. On a phone a table of the kind
 // `rows` has a line for each cell, with the name of its column before it; the roles are those that it loses thereby.
@@ -27,7 +52,7 @@ export function table(label, columns, rows, kind) {
     make('th', { scope: 'col', role: 'columnheader', class: number ? 'number' : undefined }, name));
   const body = rows.map(row => make('tr', { role: 'row' }, ...row.map((cell, index) =>
     make('td', { role: 'cell', 'data-column': columns[index].name, class: columns[index].number ? 'number' : 'name' },
-      typeof cell === 'string' ? plain(cell) : cell))));
+      typeof cell === 'string' ? spelt(cell) : cell))));
   return make('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label },
     make('table', { 'aria-label': label, role: 'table', class: kind },
       make('thead', { role: 'rowgroup' }, make('tr', { role: 'row' }, ...head)),

@@ -1,7 +1,7 @@
 // Links to other brokers: whether each is connected, what it passes on and drops, and what waits for it.
 
 import { get } from '/dashboard/api.js';
-import { bytes, make, number, plain, section, table, time } from '/dashboard/elements.js';
+import { bytes, make, number, section, spelt, table, time } from '/dashboard/elements.js';
 
 const way = ({ messages, bytes: payload }) => `${number(messages)}, ${bytes(payload)}`;
 
@@ -13,7 +13,7 @@ function dropped(link) {
 
 function state(link) {
   if (link.connected) return make('span', { class: 'good' }, `connected since ${time(link.since)}`);
-  return make('span', { class: 'bad' }, plain(link.last_error ? `down: ${link.last_error.text}` : 'connecting'));
+  return make('span', { class: 'bad' }, spelt(link.last_error ? `down: ${link.last_error.text}` : 'connecting'));
 }
 
 const COLUMNS = [...['Link', 'Broker', 'State'].map(name => ({ name })),

@@ -1,7 +1,7 @@
 // The last refused logins and actions, each with what the log says of it and a way to test the rule.
 
 import { get } from '/dashboard/api.js';
-import { make, number, plain, section, table, time } from '/dashboard/elements.js';
+import { make, number, section, spelt, table, time } from '/dashboard/elements.js';
 
 // Where the rules view is told what to test. A name may look like a credential.
 const identity = name => (/^(user|psk|oscore):/.test(name) ? `user:${name}` : name);
@@ -20,7 +20,7 @@ const what = entry => (entry.action
   : `login by ${entry.login.by}`);
 
 const reason = entry => (entry.action?.file
-  ? make('div', {}, plain(entry.reason),
+  ? make('div', {}, spelt(entry.reason),
     make('div', { class: 'dim' }, `${entry.action.file}, line ${entry.action.line}`))
   : entry.reason);
 

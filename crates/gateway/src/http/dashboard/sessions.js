@@ -1,7 +1,7 @@
 // MQTT sessions, connected or not: what each holds, its subscriptions, and its end.
 
 import { get, remove } from '/dashboard/api.js';
-import { bytes, duration, make, number, table } from '/dashboard/elements.js';
+import { asked, bytes, duration, make, number, plain, spelt, table } from '/dashboard/elements.js';
 
 const PAGE = 100;
 
@@ -28,7 +28,7 @@ export function sessions(main) {
       const page = await get(`sessions/${session.id}/subscriptions?limit=1000`);
       const filters = page.subscriptions.map(filter => [filter]);
       detail.replaceChildren(make('section', { id: 'subscriptions' },
-        make('h2', {}, `Subscriptions of ${session.client}`),
+        make('h2', {}, 'Subscriptions of ', spelt(session.client)),
         filters.length > 0 ? table('Subscriptions', [{ name: 'Filter' }], filters) : make('p', {}, 'It has none.'),
         page.next === undefined ? undefined : make('p', { class: 'dim' }, 'The first 1000 are shown.')));
     } catch (error) { detail.replaceChildren(make('section', {}, make('p', { class: 'bad' }, error.message))); }
@@ -36,11 +36,11 @@ export function sessions(main) {
 
   async function end(session) {
     const loses = session.queued > 0 ? ` Its ${number(session.queued)} waiting messages are lost.` : '';
-    if (!confirm(`End the session of ${session.client} and forget it?${loses}`)) return;
+    if (!asked(`End the session of ${session.client} and forget it?${loses}`)) return;
     try {
       await remove(`sessions/${session.id}`);
       detail.replaceChildren();
-      await load('', `The session of ${session.client} has ended.`);
+      await load('', `The session of ${plain(session.client)} has ended.`);
     } catch (error) { said.textContent = error.message; }
   }
 

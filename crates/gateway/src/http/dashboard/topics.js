@@ -1,7 +1,7 @@
 // The topics: a tree that a stream of events keeps up to date, and the value of the one that is chosen.
 
 import { get, topicPath } from '/dashboard/api.js';
-import { bytes, make, plain, time } from '/dashboard/elements.js';
+import { bytes, make, plain, spelt, time } from '/dashboard/elements.js';
 import { drawn, noted } from '/dashboard/past.js';
 import { called as doorName } from '/dashboard/rates.js';
 
@@ -34,10 +34,10 @@ function origin({ origin: from }) {
   if (!from) return 'not said';
   const door = from.door ? doorName(from.door) : 'the gateway';
   const client = from.client && from.client !== from.publisher ? `, client ${from.client.slice(0, 300)}` : '';
-  return plain(`${door}, ${from.publisher.slice(0, 300)}${client}`);
+  return spelt(`${door}, ${from.publisher.slice(0, 300)}${client}`);
 }
 
-const called = name => (name === '' ? '(empty level)' : plain(name.slice(0, 300)));
+const called = name => (name === '' ? '(empty level)' : spelt(name.slice(0, 300)));
 
 export function topics(main) {
   const root = level();
@@ -99,7 +99,7 @@ export function topics(main) {
       const here = `${path}/${name}`;
       const parts = child.entry ? [leaf(name, child.entry)] : [];
       if (child.children.size > 0) {
-        const summary = make('summary', {}, `${called(name)}/`);
+        const summary = make('summary', {}, called(name), '/');
         const details = make('details', { open: open.has(here) }, summary);
         summaries.set(here, summary);
         const fill = () => details.open && details.children.length === 1
@@ -157,7 +157,7 @@ export function topics(main) {
     else pastDue ??= setTimeout(drawPast, DRAW_MS);
     if (value.dataset.topic === entry.topic) return;
     value.dataset.topic = entry.topic;
-    value.replaceChildren(make('h2', { class: 'name' }, plain(entry.topic.slice(0, 2000))), facts,
+    value.replaceChildren(make('h2', { class: 'name' }, spelt(entry.topic.slice(0, 2000))), facts,
       make('div', { class: 'bar value-bar' }, make('label', {}, make('span', { class: 'label' }, 'Show as '), select),
         make('a', { href: topicPath(entry.topic) }, 'Open')), payload, past);
   }

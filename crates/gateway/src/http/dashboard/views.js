@@ -2,7 +2,7 @@
 
 import { get, remove } from '/dashboard/api.js';
 import { certificates } from '/dashboard/certificates.js';
-import { bytes, duration, make, number, rate, section, table, time } from '/dashboard/elements.js';
+import { asked, bytes, duration, make, number, rate, section, table, time } from '/dashboard/elements.js';
 import { links } from '/dashboard/links.js';
 import { called, rates } from '/dashboard/rates.js';
 import { refusals } from '/dashboard/refusals.js';
@@ -75,7 +75,7 @@ export function clients(main) {
     make('div', { class: 'bar' }, first, next), said, list));
 
   async function kick(client) {
-    if (!confirm(`Disconnect ${client.client || client.principal} at ${client.address}? It may connect again.`)) return;
+    if (!asked(`Disconnect ${client.client || client.principal} at ${client.address}? It may connect again.`)) return;
     try {
       await remove(`clients/${client.id}`);
       said.textContent = `Client ${client.id} was disconnected.`;

@@ -172,6 +172,44 @@ fn pages_hold_each_topic_once_in_order_for_any_number() {
 }
 
 #[test]
+fn a_list_of_topics_names_none_that_may_not_be_read_nor_does_its_cursor() {
+    let acl = "[[allow]]\nuser = \"viewer\"\nread = [\"$fogmux/admin\", \"open/#\"]\n";
+    run_under(HttpConfig::default(), rules(Some(acl)), async |house| {
+        let long = format!("confidential/{}", "z".repeat(3000));
+        for topic in ["confidential/a", "confidential/b", "open/a", "open/b", "secret/a", "secret/b", &long] {
+            house.publish_retained(topic, b"1");
+        }
+        let mut client = house.connect_as(remote());
+        for (query, expected) in [
+            ("limit=1", &["open/a", "open/b"][..]),
+            ("limit=2", &["open/a", "open/b"]),
+            // No page has anything that may be read.
+            ("limit=1&prefix=secret/", &[]),
+            ("limit=1&prefix=confidential/", &[]),
+        ] {
+            let (mut topics, mut after, mut sealed) = (Vec::new(), String::new(), 0);
+            loop {
+                let answer = client.ask(&format!("GET /api/v1/topics?{query}{after}|{}", basic("viewer"))).await;
+                assert_eq!(answer.status(), 200, "{answer:?}");
+                let text = answer.text();
+                assert!(!text.contains("confidential") && !text.contains("secret"), "{query}: {text}");
+                let page: serde_json::Value = serde_json::from_str(text).unwrap();
+                let entries = page["topics"].as_array().unwrap();
+                topics.extend(entries.iter().map(|entry| entry["topic"].as_str().unwrap().to_owned()));
+                let Some(next) = page["next"].as_str() else { break };
+                sealed += usize::from(next.starts_with('+'));
+                after = format!("&after={next}");
+            }
+            assert_eq!(topics, expected, "{query}");
+            assert!(sealed > 0, "{query}: no page ends at a name that may not be read");
+        }
+        let forged = format!("GET /api/v1/topics?after=%2B{}|{}", "A".repeat(1410), basic("viewer"));
+        let answer = client.ask(&forged).await;
+        assert_eq!(answer.status(), 400, "{answer:?}");
+    });
+}
+
+#[test]
 fn hostile_names_are_text_and_long_ones_do_not_end_the_list() {
     run(HttpConfig::default(), async |house| {
         let long = ["a".repeat(65_000), format!("{}b", "a".repeat(65_000))];

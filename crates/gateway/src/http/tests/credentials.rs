@@ -274,6 +274,93 @@ fn a_session_ends_with_its_password() {
     });
 }
 
+/// The lines of the audit log of this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn begin(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone());
+        tracing::subscriber::set_default(lines.finish())
+    }
+
+    /// The lines about streams that have ended, since the last call.
+    fn ends(&self) -> Vec<String> {
+        let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
+        let lines = text.lines().filter(|line| line.contains(" fogmux::audit: event stream ended "));
+        lines.map(|line| line.split_once("ended ").unwrap().1.to_owned()).collect()
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_whose_reader_loses_its_right_is_in_the_audit_log() {
+    let log = Log::default();
+    let _guard = log.begin();
+    let config = HttpConfig { event_keep_alive: Duration::from_millis(50), ..HttpConfig::default() };
+    run_under(config, rules(), async |house| {
+        let open = async |credential: &str| {
+            let mut reader = house.connect_as(peer());
+            reader.send(&format!("GET /subscribe?filter=open/%23|{credential}")).await;
+            reader.until(b"\r\n\r\n").await;
+            reader
+        };
+        let said = |reason: &str| {
+            let ends = log.ends();
+            let [line] = &ends[..] else { panic!("{reason}: {ends:?}") };
+            assert!(line.starts_with("peer=127.0.0.1 port=9 door=http principal=\"alice\" reason="), "{line}");
+            assert!(line.contains(reason), "{line}");
+        };
+        let gone = |acl: &str, text: &str| {
+            let users = Users::parse(Path::new("users"), text).unwrap();
+            let acl = Acl::parse(Path::new("acl.toml"), acl).unwrap();
+            house.ctx.authority().replace(Rules::new(users, Some(acl), AnonymousPolicy::Never));
+        };
+
+        let mut reader = open(&bearer("alice", 2)).await;
+        reader.until(b"0\r\n\r\n").await;
+        said("the credential has expired");
+
+        let cookie = cookie_of_alice(&house).await;
+        let mut reader = open(&cookie).await;
+        house.ask_as(peer(), &format!("POST /logout|{cookie}")).await;
+        reader.until(b"0\r\n\r\n").await;
+        said("the session has ended");
+
+        let mut reader = open(ALICE).await;
+        gone(ACL, "[users.alice]\ndisabled = true\n");
+        reader.until(b"0\r\n\r\n").await;
+        said("the user was removed or disabled");
+
+        house.ctx.authority().replace(rules());
+        let upgrade = "connection: upgrade|upgrade: websocket|sec-websocket-version: 13|\
+                       sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==";
+        let mut reader = open(&format!("{ALICE}|{upgrade}")).await;
+        let acl = Acl::parse(Path::new("acl.toml"), "[[deny]]\nuser = \"alice\"\nread = \"#\"\n").unwrap();
+        house.ctx.authority().replace(Rules::new(rules().users().clone(), Some(acl), AnonymousPolicy::Never));
+        // RFC 6455 §7.4.1: a close frame with 1008.
+        reader.until(b"\x88\x02\x03\xf0").await;
+        said("the rules do not let it read any of its filters");
+
+        // The reader itself may leave without a line.
+        house.ctx.authority().replace(rules());
+        drop(open(ALICE).await);
+        assert_eq!(house.ask_as(peer(), &format!("GET /topics/open/none|{ALICE}")).await.status(), 404);
+        assert!(log.ends().is_empty());
+    });
+}
+
 #[test]
 fn a_stream_that_the_rules_end_is_a_refusal_of_its_filters() {
     use fogmux_auth::Action;
