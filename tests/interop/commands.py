@@ -7,8 +7,8 @@ from pathlib import Path
 from pages import Block, blocks
 
 PROGRAMS = ("apt", "avahi-browse", "cargo", "coap-client", "coap-client-openssl", "curl", "dns-sd", "fogmux",
-            "journalctl", "mosquitto_pub", "mosquitto_sub", "nft", "openssl", "podman", "promtool", "sha256sum", "sudo",
-            "systemctl", "systemd-analyze", "tar")
+            "journalctl", "mosquitto_pub", "mosquitto_sub", "nft", "openssl", "podman", "promtool", "python",
+            "sha256sum", "sudo", "systemctl", "systemd-analyze", "tar", "timedatectl")
 """Code in a sentence is a command if it begins with one of these and has a word behind it, or sets a variable."""
 SHELLS = ("", "sh", "bash", "console")
 """Languages of blocks that are commands; an indented block has none."""

@@ -27,6 +27,8 @@ class Line:
     """Whether it is repeated for a while: the gateway notices changed files within seconds, and starts when it can."""
     elsewhere: str = ""
     """Why it is not run here; before a colon the file of the test that runs it, or does what it would do."""
+    shown_by: str = ""
+    """A part of that file which does so; without it the file shows nothing of it any more."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,35 @@ def listeners(**addresses: str) -> str:
     return "".join(f'[listeners.{name}]\naddress = {address}\n' for name, address in addresses.items())
 
 
-CONTAINER = "xtask/src/dist/container.rs: runc starts the image there, with the same settings"
-PACKAGE = Line(elsewhere="xtask/src/dist/check.sh: by dpkg, in a Debian of its own")
-ARCHIVE = Line(elsewhere="xtask/src/dist/check.sh: in a Debian of its own")
+CONTAINER = Line(elsewhere="xtask/src/dist/container.sh: runc starts the image there, with the same settings",
+                 shown_by="run --bundle bundle ")
+PACKAGE = Line(elsewhere="xtask/src/dist/check.sh: by dpkg, in a Debian of its own",
+               shown_by="inside dpkg --install /root/new.deb")
+ARCHIVE = Line(elsewhere="xtask/src/dist/check.sh: in a Debian of its own", shown_by="inside /root/new/install.sh")
 ZEROCONF = "tests/delivery/operation/mdns.rs: it browses with python-zeroconf"
+BROWSES = '"_secure-mqtt._tcp.local."'
 
 COMMON = {
-    "cargo install ": Line(elsewhere="crates/fogmux/tests/cli/main.rs: it builds the program that is run there"),
+    "cargo install ": Line(elsewhere="crates/fogmux/tests/cli/support.rs: it builds the program that is run there",
+                           shown_by='env!("CARGO_BIN_EXE_fogmux")'),
     "cargo run --release -- demo": Line(puts={"cargo run --release --": "fogmux"}),
-    "cargo run --release": Line(elsewhere="tests/interop/readme.py: it builds the program that is run there"),
+    "cargo run --release": Line(elsewhere="tests/interop/gateway.py: it builds the program that is run there",
+                                shown_by='"serve"'),
     "cargo xtask cross": Line(elsewhere="it is a test itself, which needs compilers for other machines"),
-    "cargo xtask dist": Line(elsewhere="xtask/src/dist/check.rs: it makes the same packages of a debug build"),
+    "cargo xtask dist": Line(elsewhere="xtask/src/dist/check.rs: it makes the same packages of a debug build",
+                             shown_by="Made::of(tree, &release, &program, &place)"),
     "cargo xtask test ": Line(elsewhere="it is a test itself"),
     "cargo xtask size": Line(elsewhere="it is a measurement, which builds two releases for minutes"),
-    "podman ": Line(elsewhere=CONTAINER),
+    "podman ": CONTAINER,
+    "python tests/interop ": Line(elsewhere="tests/interop/scenarios_dashboard.py: it is a test itself, of this suite",
+                                  shown_by="def the_gateway_is_small_with_the_dashboard_open("),
     "systemctl edit ": Line(elsewhere="it opens an editor"),
-    "systemctl status ": Line(elsewhere="crates/fogmux/tests/cli/command_line.rs: systemd is told there what it shows"),
-    "systemd-analyze ": Line(elsewhere="xtask/src/deploy.rs"),
+    "systemctl status ": Line(elsewhere="crates/fogmux/tests/cli/command_line.rs: systemd is told there what it shows",
+                              shown_by="STATUS=the last reload "),
+    "systemd-analyze ": Line(elsewhere="xtask/src/deploy.rs: with the unit of the packages",
+                             shown_by='command("systemd-analyze", &arguments)'),
+    "timedatectl ": Line(elsewhere="crates/fogmux/src/doctor/clock.rs: the doctor names the same; it sets this machine",
+                         shown_by='"timedatectl set-ntp true"'),
 }
 
 PAGES = {
@@ -92,7 +106,8 @@ PAGES = {
             printf 'user bob\\ntopic read plant/#\\n' > acl
             echo meter-9:0123456789abcdef0123456789abcdef > psk""",
         lines={
-            "fogmux bench ": Line(elsewhere="tests/generator/readme.rs: each runs there, shortened, or is named"),
+            "fogmux bench ": Line(elsewhere="tests/generator/readme.rs: each runs there, shortened, or is named",
+                                  shown_by='strip_prefix("    fogmux bench ")'),
             "fogmux get --oscore": Line(says="21.5", is_patient=True),
             "fogmux import mosquitto": Line(says="1 users imported"),
             "fogmux serve ": Line(puts={"FILE": "/etc/fogmux/fogmux.toml", "--data DIR": OWN}, before=STOPPED,
@@ -108,7 +123,8 @@ PAGES = {
         config='[listeners.http]\naddress = "0.0.0.0:8080"\nallow_plaintext = true\nanonymous = false\n',
         prepare=f"cp {DATA}/pki/ca.pem /etc/fogmux/step-root.pem",
         lines={
-            "openssl x509 -in": Line(elsewhere="tests/interop/scenarios_acme.py: Pebble issues the certificate"),
+            "openssl x509 -in": Line(elsewhere="tests/interop/scenarios_acme.py: Pebble issues the certificate",
+                                      shown_by="certificate-and-key"),
             "sudo nft add rule ": Line(
                 after="$NEIGHBOUR curl -q -s -w '%{http_code}' http://192.0.2.10/.well-known/acme-challenge/none",
                 says="404"),
@@ -183,8 +199,9 @@ PAGES = {
         }),
     f"{OPERATING}/containers.md": Page(
         lines={
-            "fogmux serve ": Line(elsewhere=CONTAINER),
-            "skopeo ": Line(elsewhere="xtask/src/dist/container.rs: it reads the same fields of the layout"),
+            "fogmux serve ": CONTAINER,
+            "skopeo ": Line(elsewhere="xtask/src/dist/container.sh: it reads the same fields of the layout",
+                            shown_by='.annotations["org.opencontainers.image.licenses"]'),
         }),
     f"{OPERATING}/discovery.md": Page(
         config='[listeners.coap]\naddress = "[::]:5683"\ndual_stack = true\nallow_plaintext = true\n'
@@ -194,8 +211,8 @@ PAGES = {
         lines={
             "coap-client ": Line(says="fogmux.topics", before="$NEIGHBOUR", puts={"-B 6": "-B 2"},
                                  is_patient=True),
-            "avahi-browse ": Line(elsewhere=f"{ZEROCONF}; Avahi needs its daemon and D-Bus"),
-            "dns-sd ": Line(elsewhere=f"{ZEROCONF}; this program is a part of macOS"),
+            "avahi-browse ": Line(elsewhere=f"{ZEROCONF}; Avahi needs its daemon and D-Bus", shown_by=BROWSES),
+            "dns-sd ": Line(elsewhere=f"{ZEROCONF}; this program is a part of macOS", shown_by=BROWSES),
         }),
     f"{OPERATING}/doctor.md": Page(
         prepare="touch fogmux.toml",
@@ -229,7 +246,8 @@ PAGES = {
             "sudo ./install.sh": ARCHIVE,
             "DESTDIR=": Line(before="cd archive;", puts={"/somewhere": "~/somewhere"},
                              after="ls ~/somewhere/usr/bin/fogmux ~/somewhere/etc/fogmux/fogmux.toml"),
-            "sha256sum ": Line(elsewhere="xtask/src/dist/check.rs: beside the packages"),
+            "sha256sum ": Line(elsewhere="xtask/src/dist/check.rs: beside the packages",
+                               shown_by='command("sha256sum"'),
             "fogmux get ": Line(says="^hello$"),
             "grep -E": Line(says="(?m)^Pss_Anon:"),
         }),
@@ -263,7 +281,8 @@ PAGES = {
         }),
     f"{OPERATING}/monitoring.md": Page(
         lines={
-            "promtool ": Line(elsewhere="tests/delivery/operation/monitoring.rs"),
+            "promtool ": Line(elsewhere="tests/delivery/operation/monitoring.rs: with the files of deploy/monitoring",
+                              shown_by='promtool(&["check", "rules", ALERTS]'),
         }),
     f"{OPERATING}/mqtt.md": Page(
         config=listeners(mqtts='"192.0.2.10:8883"', https='"192.0.2.10:8443"')

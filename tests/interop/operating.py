@@ -85,8 +85,7 @@ class Machine:
 
     async def problem(self, command: Command, line: Line, place: Path) -> str | None:
         if line.elsewhere:
-            test = line.elsewhere.partition(":")[0]
-            return None if "/" not in test or (self.root / test).is_file() else f"there is no {test}"
+            return self.problem_elsewhere(line)
         text = command.text
         if command.is_prose and (name := NAME.fullmatch(text)):
             text = f"{name[1]} --help"
@@ -99,6 +98,17 @@ class Machine:
         while (problem := await self.run_once(text, line, place)) and time.monotonic() < until:
             await asyncio.sleep(0.2)
         return problem
+
+    def problem_elsewhere(self, line: Line) -> str | None:
+        """A file that is named as a test exists, and has what shows the command."""
+        test = line.elsewhere.partition(":")[0]
+        if "/" not in test:
+            return None
+        if not (self.root / test).is_file():
+            return f"there is no {test}"
+        if not line.shown_by:
+            return f"manual.py does not say what in {test} shows it"
+        return None if line.shown_by in (self.root / test).read_text() else f"{test} has no {line.shown_by!r}"
 
     async def run_once(self, text: str, line: Line, place: Path) -> str | None:
         try:

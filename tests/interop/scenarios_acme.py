@@ -92,6 +92,8 @@ async def acme_by_http_01_and_a_renewal_beside_an_open_connection(binary):
             await pebble.start()
             async with Named(binary, pebble, f"{place}/data") as gateway:
                 first = await until("a certificate", lambda: serial(gateway.https(), pebble.root))
+                kept = f"{place}/data/acme/certificate-and-key"
+                expect("openssl of the file", (await run("openssl", "x509", "-in", kept, "-noout"))[0], 0)
                 host, port = gateway.https()
                 expect("curl", await curl(f"https://{NAME}:{port}/healthz", pebble.root, "--resolve",
                                           f"{NAME}:{port}:{host}"), 0)

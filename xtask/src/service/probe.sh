@@ -1,5 +1,5 @@
 # Measures over the API of the gateway that systemd has started, in its unit: under its filter of system calls and all
-# its other restrictions, which the measuring process inherits.
+# its other restrictions, which the measuring process inherits. Then: configurations that are wrong, and a credential.
 api=http://127.0.0.1:8080/api/v1/bench
 
 fail() {
@@ -55,4 +55,57 @@ curl -sS -X DELETE $api/7 -o /dev/null
 until [ "$(children)" -eq 1 ]; do sleep 0.1; done
 [ "$(systemctl show --property=NRestarts --value fogmux)" = 0 ] || fail "the gateway was started again"
 [ "$(systemctl show --property=MainPID --value fogmux)" = "$pid" ] || fail "it is another gateway"
+
+# From here on the configuration changes. A reload with an error in it fails, and the one before stays in force.
+config=/etc/fogmux/fogmux.toml
+of_unit() { systemctl show --property="$1" --value fogmux; }
+publishes() { fogmux pub mqtt://127.0.0.1/a 1 2>/dev/null; }
+publishes || fail "an anonymous client is refused by the defaults"
+printf '[listeners.mqtt]\nanonymous = false\n[mqtt]\nnothing = 1\n' > $config
+if systemctl reload fogmux 2>/dev/null; then fail "a reload of a broken configuration succeeds"; fi
+[ "$(of_unit ActiveState) $(of_unit MainPID)" = "active $pid" ] || fail "a broken configuration ends the gateway"
+sleep 1
+publishes || fail "a part of a broken configuration is in force"
+journalctl --unit=fogmux --output=cat | grep -q 'mqtt\.nothing' || fail "the journal does not name the key"
+printf '[listeners.mqtt]\nanonymous = false\n' > $config
+systemctl reload fogmux || fail "a reload of a good configuration fails"
+seconds=0
+while publishes; do
+    seconds=$((seconds + 1))
+    [ $seconds -lt 20 ] || fail "a good configuration is not in force"
+    sleep 1
+done
+echo "a broken configuration is not reloaded"
+
+# A start with an error fails once: a restart would not help. RestartSec is 2 s.
+fails_once() {
+    if systemctl restart fogmux 2>/dev/null; then fail "it starts with $1"; fi
+    sleep 5
+    [ "$(of_unit ActiveState) $(of_unit Result) $(of_unit NRestarts)" = "failed exit-code 0" ] ||
+        fail "with $1 the unit is $(of_unit ActiveState), $(of_unit Result), restarted $(of_unit NRestarts) times"
+    case "$(of_unit ExecMainStatus)" in
+        64 | 77 | 78) ;;
+        *) fail "with $1 it ends with $(of_unit ExecMainStatus)" ;;
+    esac
+    echo "$1: failed, without a restart"
+}
+printf '[mqtt]\nnothing = 1\n' > $config
+fails_once "a broken configuration"
+
+# A key that only root can read, without and with LoadCredential=.
+fogmux pki server --data /tmp/own --out /etc/fogmux/tls fog.example >/dev/null
+chown root:root /etc/fogmux/tls.pem /etc/fogmux/tls.key
+chmod 644 /etc/fogmux/tls.pem
+chmod 600 /etc/fogmux/tls.key
+printf '[tls]\ncertificate_file = "/etc/fogmux/tls.pem"\nkey_file = "/etc/fogmux/tls.key"\n' > $config
+fails_once "a key of root"
+sed -i 's|"/etc/fogmux/tls.key"|"$CREDENTIALS_DIRECTORY/tls.key"|' $config
+mkdir -p /etc/systemd/system/fogmux.service.d
+printf '[Service]\nLoadCredential=tls.key:/etc/fogmux/tls.key\n' > /etc/systemd/system/fogmux.service.d/tls.conf
+systemctl daemon-reload
+systemctl start fogmux || fail "it does not start with a credential"
+curl -sS --cacert /tmp/own/pki/ca.pem --resolve fog.example:8443:127.0.0.1 -o /dev/null https://fog.example:8443/healthz ||
+    fail "the certificate of the credential is not shown"
+[ "$(of_unit ActiveState) $(of_unit NRestarts)" = "active 0" ] || fail "it does not stay up with a credential"
+echo "a key by LoadCredential=: shown"
 echo "all as it should be"

@@ -60,6 +60,8 @@ printf '[Unit]\nDefaultDependencies=no\nWants=fogmux.service probe.service\n' > 
 ip link set lo up
 pivot_root . old
 umount -l /old
+# As a container has it, and systemd wants: it mounts credentials in a namespace of its own, for others to see.
+mount --make-rshared /
 # The clock and the modules of the kernel are this machine's too.
 exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     setpriv --bounding-set=-sys_module,-sys_time,-sys_boot,-sys_rawio,-mknod \
