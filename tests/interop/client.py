@@ -52,6 +52,13 @@ class Client:
     async def close(self) -> None:
         pass
 
+    async def __aenter__(self):
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.close()
+
 
 class Publisher(Client):
     async def publish(self, topic: str, data: bytes, content_type: str | None, retain: bool = True) -> None:

@@ -1,28 +1,51 @@
 // What single views of the dashboard show: origins and histories of topics, refusals, certificates, rates, the machine,
 // and the page to try things. Each check returns the faults that it found.
 
-// The topic `from/device` that is chosen says where its value came from, and what came before.
-export async function traced(page, until) {
-  const facts = await page.run(until(`document.querySelector('#main .facts')?.textContent`));
-  const list = await page.run(until(`document.querySelector('.past tbody')?.textContent`));
-  return [!/FromCoAP, /.test(facts) && `the origin is said to be ${facts}`,
-    !list.includes('{"celsius":21.5}') && `the history says ${list}`];
+import { choose, go, until } from './dashboard_page.mjs';
+
+const DOORS = { 'from/device': 'CoAP', 'from/program': 'HTTP', 'from/person': 'XMPP' };
+// How many messages wait for the link that is down.
+const WAITING = `Number(document.querySelector('#links td[data-column="Waiting"]').textContent.split(', ')[0]
+  .replaceAll(',', ''))`;
+const MORE = 7;
+
+// Each topic says where its value came from, and what came before.
+export async function traced(page) {
+  const faults = [];
+  for (const [topic, door] of Object.entries(DOORS)) {
+    await choose(page, topic);
+    await page.run(until(`document.querySelector('#main h2')?.textContent === '${topic}'`));
+    await page.run(until(`document.querySelector('#main pre').textContent === '{"celsius":21.5}'`));
+    const facts = await page.run(`document.querySelector('#main .facts').textContent`);
+    const cells = await page.run(until(`document.querySelector('.past tbody tr') &&
+      [...document.querySelectorAll('.past tbody tr:first-child td')].map(cell => cell.textContent)`));
+    if (!facts.includes(`From${door}, `)) faults.push(`the origin of ${topic} is said to be ${facts}`);
+    if (cells[1] !== '{"celsius":21.5}' || cells[2] !== door) faults.push(`the history of ${topic} says ${cells}`);
+  }
+  return faults;
 }
 
-export async function explored(page, tools) {
-  return [...await overseen(page, tools), ...await refused(page, tools), ...await tried(page, tools)];
+export async function explored(page, jsQR) {
+  return [...await overseen(page), ...await refused(page), ...await tried(page, jsQR)];
 }
 
-// The overview has a row for each door, and the machine; the listeners have their certificates.
-async function overseen(page, { go, until, READY }) {
-  await go(page, 'overview', READY.overview);
+// The overview has a row for each door, the machine, and what waits for a link; the listeners have their certificates.
+async function overseen(page) {
+  await go(page, 'overview');
   const rows = await page.run(`document.querySelectorAll('#rates tbody tr').length`);
   const machine = await page.run(until(`document.querySelector('#system')?.textContent`));
   const link = await page.run(until(`document.querySelector('#links tbody')?.textContent.includes('down') &&
     document.querySelector('#links tbody').textContent`));
-  await go(page, 'listeners', READY.listeners);
+  const before = await page.run(WAITING);
+  await page.run(`(async () => {
+    for (let n = 0; n < ${MORE}; n += 1) await fetch('/topics/from/queue', { method: 'POST', body: String(n) });
+  })()`);
+  const after = await page.run(until(`${WAITING} >= ${before + MORE} && ${WAITING}`));
+  await go(page, 'listeners');
   const certificates = await page.run(`document.querySelector('#certificates').textContent`);
-  return [!/away.*127\.0\.0\.1:9.*down/.test(link) && `the links are ${link}`, rows !== 4 && `${rows} rows of doors`, !/Processor.* busy/.test(machine) && `the machine is ${machine}`,
+  return [!/away.*127\.0\.0\.1:9.*down/.test(link) && `the links are ${link}`,
+    after - before !== MORE && `${before} messages wait for the link, and ${after} after ${MORE} more`,
+    rows !== 4 && `${rows} rows of doors`, !/Processor.* busy/.test(machine) && `the machine is ${machine}`,
     !/Memory.* available of /.test(machine) && `the memory is ${machine}`,
     !/ of this gateway/.test(certificates) && `no authority: ${certificates}`,
     !/\d+ days left/.test(certificates) && `no end: ${certificates}`,
@@ -30,8 +53,8 @@ async function overseen(page, { go, until, READY }) {
 }
 
 // A refused login is named, and a refused action leads to the tester, which says the same.
-async function refused(page, { go, until, READY }) {
-  await go(page, 'clients', READY.clients);
+async function refused(page) {
+  await go(page, 'clients');
   const said = await page.run(until(`document.querySelector('#refusals tbody')?.textContent`));
   const link = `[...document.querySelectorAll('#refusals a')].find(link => link.hash.includes('%24SYS%2Fx'))`;
   await page.run(until(link));
@@ -44,9 +67,9 @@ async function refused(page, { go, until, READY }) {
 }
 
 // Follows by both ways what the form publishes, and reads the code as a phone would.
-async function tried(page, { go, until, READY, jsQR }) {
+async function tried(page, jsQR) {
   const faults = [];
-  await go(page, 'try', READY.try);
+  await go(page, 'try');
   for (const [index, way] of ['server-sent events', 'WebSocket'].entries()) {
     await page.run(`(() => {
       const form = document.querySelector('#follow');

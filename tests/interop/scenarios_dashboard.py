@@ -7,13 +7,19 @@ from pathlib import Path
 
 from client import run
 from clients_coap import Aiocoap
-from gateway import Gateway
+from clients_xmpp import Slixmpp
+from gateway import LISTENERS, Gateway
 from patience import within
 from scenarios import expect, require, scenario, until
+from typist import Typist
+from worn_machine import GatewayOfWornMachine
 
 HERE = Path(__file__).parent
 CLIENTS = Path(os.environ.get("FOGMUX_CLIENTS", HERE.parents[1] / "target" / "clients"))
 PICTURES = Path(os.environ.get("FOGMUX_PICTURES", HERE.parents[1] / "target" / "dashboard"))
+DOCUMENTED = os.environ.get("FOGMUX_DOCUMENTED_PICTURES")
+"""Where the pictures of the documentation are written, if they are to be: docs/images."""
+ROOMS = {"room/temperature": "21.5", "room/humidity": "48", "room/door": "closed", "plant/line-1/state": "running"}
 OPEN_FOR = 5
 """Times that the overview asks for the state of the gateway, every three seconds, before its memory is looked at."""
 RETAINED = 100
@@ -110,36 +116,89 @@ async def the_dashboard_works_in_chromium(binary):
         for topic in HOSTILE:
             message = json.dumps({"topic": topic, "payload": "<b>x</b>", "retain": True})
             await run("curl", "-s", "-H", "content-type: application/json", "-d", message, bases[0] + "/publish")
-        for name, value in [("room/temperature", "21.5"), ("room/humidity", "48"), ("plant/line-1/state", "running")]:
-            await run("curl", "-s", "-X", "PUT", "-H", "content-type: text/plain", "-d", value, f"{bases[0]}/topics/{name}")
+        for name, value in ROOMS.items():
+            await put(bases[0], name, value)
         await curl(bases[0], "/topics/room/temperature", "-u", "mallory:guess")
         host, port = gateway.addresses["mqtt"]
         await run("mosquitto_pub", "-h", host, "-p", str(port), "-t", "$SYS/x", "-m", "1")
-        victim = await subscribed(gateway, "victim")
-        others = [await subscribed(gateway, name) for name in ("pump-7", "meter-3", UNSEEN)]
-        page = await asyncio.create_subprocess_exec(
-            "node", str(HERE / "dashboard.mjs"), str(PICTURES), str(modules),
-            (Path(gateway.data) / "admin-password").read_text().strip(),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
-        coap = Aiocoap(gateway)
-        await coap.open()
+        names = ("victim", "keyed", "meter-3", "pump-7", UNSEEN)
+        subscribers = [await subscribed(gateway, name) for name in names]
+
+        async def open_():
+            value, media_type = b'{"celsius":21.5}', "application/json"
+            await put(bases[0], "from/program", value.decode(), media_type)
+            for client, topic in [(Aiocoap(gateway), "from/device"), (Slixmpp(gateway), "from/person")]:
+                async with client:
+                    await client.publish(topic, value, media_type)
+
+        answers = {"open": open_, "ruled": lambda: ruled(gateway), "run": Typist(gateway).run}
+        arguments = [PICTURES, modules, admin_password(gateway), *([DOCUMENTED] if DOCUMENTED else [])]
         try:
-            page.stdin.write((json.dumps(bases) + "\n").encode())
-            while (line := (await within(page.stdout.readline(), 400)).decode().strip()) in ("open", "ruled"):
-                if line == "open":
-                    await coap.publish("from/device", b'{"celsius":21.5}', "application/json")
-                else:
-                    await ruled(gateway)
-                page.stdin.write(b"done\n")
-            expect("the faults of the page", json.loads(line or '["it ended"]'), [])
-            await told(victim)
-            await told(others[1])
+            await browsed("dashboard.mjs", arguments, bases, answers)
+            for process in subscribers[:3]:
+                await told(process)
         finally:
-            for process in (page, victim, *others):
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
-            await coap.close()
+            await ended(*subscribers)
+
+
+@scenario
+async def the_dashboard_asks_for_a_login(binary):
+    async with GatewayWithLogin(binary, "[auth]\napi_changes = true") as gateway:
+        password = admin_password(gateway)
+        arguments = [gateway.http_base(secure=True), "admin", password]
+        await browsed("dashboard_login.mjs", arguments, None, {"run": Typist(gateway, password).run})
+
+
+@scenario
+async def the_dashboard_shows_the_wear_of_a_machine(binary):
+    async with GatewayOfWornMachine(binary) as gateway:
+        async def advance():
+            return gateway.advance()
+
+        await browsed("dashboard_machine.mjs", [gateway.http_base(secure=False)], gateway.expected, {"on": advance})
+
+
+class GatewayWithLogin(Gateway):
+    """Nobody comes in without a name."""
+
+    def config_text(self):
+        doors = "\n".join(f'[listeners.{name}]\naddress = "127.0.0.1:0"\nanonymous = false' for name in LISTENERS)
+        return f"{doors}\n{self.config}\n"
+
+
+def admin_password(gateway):
+    return Path(gateway.data, "admin-password").read_text().strip()
+
+
+async def put(base, topic, value, media_type="text/plain"):
+    await run("curl", "-s", "-X", "PUT", "-H", f"content-type: {media_type}", "-d", value, f"{base}/topics/{topic}")
+
+
+async def ended(*processes):
+    for process in processes:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def browsed(program, arguments, first, answers):
+    """Runs a program that looks at the page, and does what it asks for by `answers`. It finds no fault."""
+    page = await asyncio.create_subprocess_exec(
+        "node", str(HERE / program), *map(str, arguments),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+    try:
+        if first is not None:
+            page.stdin.write(f"{json.dumps(first)}\n".encode())
+        while True:
+            line = (await within(page.stdout.readline(), 400)).decode().strip()
+            said = json.loads(line or '["it ended"]')
+            if not said or said[0] not in answers:
+                break
+            answer = await answers[said[0]](*said[1:])
+            page.stdin.write(f"{json.dumps(answer)}\n".encode())
+        expect("the faults of the page", said, [])
+    finally:
+        await ended(page)
 
 
 def memory_mb(process) -> dict[str, float]:
@@ -167,10 +226,7 @@ async def the_gateway_is_small_with_the_dashboard_open(binary):
             page.stdin.close()
             await page.wait()
         finally:
-            for process in (page, *others):
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+            await ended(page, *others)
         build = "release" if "release" in Path(binary).resolve().parts else "debug"
         told = ", ".join(f"{name} {value:.1f} MB" for name, value in memory.items())
         print(f"  dashboard open, {RETAINED} retained messages, {len(others)} MQTT clients, {build} build: {told}",

@@ -17,6 +17,17 @@ pub const PAGE: &str = include_str!("login.html");
 pub const PAGE_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
+/// Where the page says why a login was refused.
+const FORM: &str = "<form ";
+
+/// The page after a login that was refused: the form again, below the reason.
+#[must_use]
+pub fn refused(problem: &Problem<'_>) -> String {
+    let words = problem.detail.as_deref().unwrap_or(problem.kind.title());
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    PAGE.replacen(FORM, &format!("<p role=\"alert\">Not logged in: {words}.</p>\n{FORM}"), 1)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Body {
@@ -77,6 +88,14 @@ mod tests {
         ] {
             assert!(parse(content_type, body).is_err());
         }
+    }
+
+    #[test]
+    fn the_page_says_why_a_login_was_refused() {
+        let wrong = refused(&Problem::new(Kind::Unauthorized).detail("a password"));
+        assert!(wrong.contains("<p role=\"alert\">Not logged in: a password.</p>\n<form "), "{wrong}");
+        let later = refused(&Problem::new(Kind::TooManyRequests).detail("a < b & c"));
+        assert!(later.contains("in: a &lt; b &amp; c.</p>"), "{later}");
     }
 
     proptest! {

@@ -127,7 +127,13 @@ impl Conn {
         let conn = Rc::clone(self);
         Answer::later(async move {
             let result = session::log_in(&conn, &parts, body).await;
-            result.unwrap_or_else(|problem| respond::refused(&problem, &conn.identities))
+            result.unwrap_or_else(|problem| {
+                if session::is_page(&parts.headers) {
+                    session::refused(&problem)
+                } else {
+                    respond::refused(&problem, &conn.identities)
+                }
+            })
         })
     }
 

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use fogmux_auth::Verified;
 use fogmux_fair::Owner;
 use fogmux_http::{
-    Problem, cookie,
+    Kind, Problem, cookie,
     login::{self, PAGE, PAGE_POLICY},
 };
 use http::{
     HeaderMap, HeaderValue, Response, StatusCode,
-    header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, SET_COOKIE},
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE},
     request::Parts,
 };
 use http_body::Body;
@@ -33,6 +33,19 @@ const COOKIE_BYTES: usize = 32;
 /// `GET /login`: the page that asks.
 pub(super) fn page() -> Response<Payload> {
     let mut response = respond::own("text/html; charset=utf-8", PAGE);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+    response
+}
+
+/// The same after a login that was refused. 403 takes the place of 401: to a challenge (RFC 9110 §15.5.2) the browser
+/// would ask for user and password in a window of its own.
+pub(super) fn refused(problem: &Problem<'_>) -> Response<Payload> {
+    let mut response = respond::own("text/html; charset=utf-8", login::refused(problem));
+    let status = if problem.kind == Kind::Unauthorized { Kind::Forbidden.status() } else { problem.status() };
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(seconds) = problem.retry_after_seconds {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
     response
 }
@@ -70,9 +83,15 @@ pub(super) fn log_out(conn: &Conn, headers: &HeaderMap) -> Response<Payload> {
     done(headers, &cookie::clear())
 }
 
+/// Whether a browser shows the answer to a person.
+pub(super) fn is_page(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|accept| accept.contains("text/html"))
+}
+
 fn done(headers: &HeaderMap, cookie: &str) -> Response<Payload> {
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let mut response = if accept.contains("text/html") {
+    let mut response = if is_page(headers) {
+        // Without a fragment, so that the browser keeps the one that it has: the view that was asked for
+        // (RFC 9110 §10.2.2).
         let mut response = respond::status(StatusCode::SEE_OTHER);
         response.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
         response

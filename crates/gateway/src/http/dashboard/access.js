@@ -1,7 +1,7 @@
 // Users and rules: who may log in, and what the access rules allow; changed here where the configuration allows it.
 
 import { get, post, put, read, remove } from '/dashboard/api.js';
-import { asked, make, plain, section, spelt, table } from '/dashboard/elements.js';
+import { make, plain, replace, section, spelt, sure, table } from '/dashboard/elements.js';
 
 const PAGE = 100;
 const OFF = 'Changes are switched off: auth.api_changes = true in the configuration allows them.';
@@ -18,7 +18,8 @@ async function changed(change) {
     return await change('');
   } catch (error) {
     if (!error.type?.endsWith(':loses-administration')) throw error;
-    if (!confirm('After this change you could not take it back yourself. Make it nevertheless?')) throw error;
+    const question = 'After this change you could not take it back yourself. Make it nevertheless?';
+    if (!await sure(question, 'Make it')) throw error;
     return change('?force=true');
   }
 }
@@ -64,7 +65,7 @@ export function users(main) {
   }
 
   async function drop(user) {
-    if (!asked(`Remove ${user.user}? Its connections end.`)) return;
+    if (!await sure(`Remove ${user.user}? Its connections end.`, 'Remove')) return;
     try {
       await changed(force => remove(`${path(user.user)}${force}`));
       await load('', `${plain(user.user)} was removed.`);
@@ -85,7 +86,7 @@ export function users(main) {
       off.hidden = page.changeable;
       form.querySelector('button').disabled = !page.changeable;
       const columns = ['User', 'Groups', 'Password', 'May log in', 'Action'].map(name => ({ name }));
-      list.replaceChildren(table('Users', columns, page.users.map(user => [user.user, user.groups.join(', ') || '–',
+      replace(list, table('Users', columns, page.users.map(user => [user.user, user.groups.join(', ') || '–',
         user.password ? (user.scram ? 'yes' : 'yes, without SCRAM') : 'none', user.disabled ? 'shut out' : 'yes',
         actions(user, page.changeable)]), 'rows acts'));
       said.textContent = text ?? `${page.users.length} on this page`;

@@ -19,6 +19,9 @@ const state = document.getElementById('state');
 let leave = () => {};
 let watching = () => {};
 
+// The page that asks for user and password, and leads back to this view.
+const login = () => `/login${location.hash}`;
+
 function say(text, kind) {
   if (state.textContent !== text) state.textContent = text;
   state.className = `state ${kind}`;
@@ -31,7 +34,7 @@ function refused(error) {
     make('p', {}, error.message),
     asked ? make('p', {}, 'Administrators are the user ', make('code', {}, 'admin'), ' and those whom a rule for ',
       make('code', {}, '$fogmux/admin'), ' names.') : undefined,
-    asked ? make('p', {}, make('a', { href: '/login' }, 'Log in')) : undefined));
+    asked ? make('p', {}, make('a', { href: login() }, 'Log in')) : undefined));
 }
 
 function show() {
@@ -84,11 +87,17 @@ addEventListener('hashchange', () => {
   main.focus();
 });
 
+// As a link it would name a view.
+document.querySelector('.skip').addEventListener('click', event => {
+  event.preventDefault();
+  main.focus();
+});
+
 // The browser asks for name and password by itself, and the request waits for that.
 setTimeout(() => {
   if (shown || main.querySelector('.problem')) return;
   main.replaceChildren(make('section', {}, make('h1', {}, 'Waiting for the gateway'),
     make('p', {}, 'Your browser may be asking for a name and a password. There is also a page to ',
-      make('a', { href: '/login' }, 'log in'), '.')));
+      make('a', { href: login() }, 'log in'), '.')));
 }, PATIENCE_MS);
 watch();

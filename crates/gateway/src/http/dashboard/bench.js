@@ -1,7 +1,7 @@
 // Measurements: what is to be measured, the queue of jobs, and the one that is chosen.
 
 import { get, post, remove } from '/dashboard/api.js';
-import { make, plain, section, spelt, table, time } from '/dashboard/elements.js';
+import { make, plain, replace, section, spelt, sure, table, time } from '/dashboard/elements.js';
 import { brief, results, samples } from '/dashboard/results.js';
 
 const MINUTE = 60;
@@ -149,7 +149,7 @@ export function bench(main) {
   async function drop(job) {
     const ended = hasEnded(job);
     const question = ended ? `Remove job ${job.id} and its results?` : `Cancel job ${job.id}?`;
-    if (!confirm(question)) return;
+    if (!await sure(question, ended ? 'Remove' : 'Cancel the job')) return;
     try {
       await remove(`bench/${job.id}`);
       if (ended && chosen === job.id) chosen = undefined;
@@ -173,11 +173,9 @@ export function bench(main) {
     const now = JSON.stringify([jobs.map(job => [job.id, job.state, job.reason]), chosen]);
     if (now === drawn) return;
     drawn = now;
-    const focused = list.contains(document.activeElement) ? document.activeElement.getAttribute('aria-label') : '';
     const columns = ['Job', 'State', 'Measured', 'By', 'When', 'Action'].map(name => ({ name }));
     const rows = jobs.map(job => [`${job.id}`, state(job), brief(job), job.by, when(job), actions(job)]);
-    list.replaceChildren(jobs.length > 0 ? table('Jobs', columns, rows, 'rows acts') : make('p', {}, 'There are none yet.'));
-    if (focused) list.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
+    replace(list, jobs.length > 0 ? table('Jobs', columns, rows, 'rows acts') : make('p', {}, 'There are none yet.'));
   }
 
   const facts = job => make('dl', { class: 'facts' }, make('dt', {}, 'State'), make('dd', {}, state(job)),

@@ -42,9 +42,6 @@ export function spelt(text, unseen = UNSEEN) {
 
 const node = child => (child instanceof Node ? child : spelt(String(child), UNSEEN_IN_LINES));
 
-// Asks a question that names somebody.
-export const asked = question => confirm(plain(question));
-
 // A table with a caption that is read aloud; rows are arrays of texts or elements. On a phone a table of the kind
 // `rows` has a line for each cell, with the name of its column before it; the roles are those that it loses thereby.
 export function table(label, columns, rows, kind) {
@@ -57,6 +54,32 @@ export function table(label, columns, rows, kind) {
     make('table', { 'aria-label': label, role: 'table', class: kind },
       make('thead', { role: 'rowgroup' }, make('tr', { role: 'row' }, ...head)),
       make('tbody', { role: 'rowgroup' }, ...body)));
+}
+
+// Replaces what a list shows. The focus stays at what has the same name, or goes to the list where that has gone, and
+// the table stays as far to the side as it was.
+export function replace(list, ...children) {
+  const focused = list.contains(document.activeElement);
+  const name = focused && document.activeElement.getAttribute('aria-label');
+  const aside = list.querySelector('.scroll')?.scrollLeft;
+  list.replaceChildren(...children);
+  const region = list.querySelector('.scroll');
+  if (region) region.scrollLeft = aside ?? 0;
+  if (focused) (list.querySelector(`[aria-label="${CSS.escape(name ?? '')}"]`) ?? region)?.focus();
+}
+
+// Asks before something is done that cannot be taken back. The focus begins at the way out, Escape is another one, and
+// the browser returns it to where it was.
+export function sure(question, word) {
+  return new Promise(done => {
+    const close = answer => () => { done(answer); box.close(); };
+    const box = make('dialog', { 'aria-labelledby': 'question', onclose: () => { done(false); box.remove(); } },
+      make('p', { id: 'question' }, plain(question)), make('div', { class: 'bar' },
+        make('button', { type: 'button', class: 'plain', autofocus: true, onclick: close(false) }, 'Do nothing'),
+        make('button', { type: 'button', class: 'danger', onclick: close(true) }, word)));
+    document.body.append(box);
+    box.showModal();
+  });
 }
 
 export const section = (title, ...children) => make('section', {}, make('h2', {}, title), ...children);

@@ -1,6 +1,6 @@
 // Messages that are followed in the browser, by server-sent events or over a WebSocket.
 
-import { make, plain, section, table, time } from '/dashboard/elements.js';
+import { make, plain, replace, section, table, time } from '/dashboard/elements.js';
 
 // Messages that are shown, and characters of each.
 const SHOWN_MAX = 100;
@@ -47,7 +47,7 @@ export function follow(main) {
   function draw() {
     due = undefined;
     const columns = ['Time', 'Topic', 'Payload'].map(name => ({ name }));
-    list.replaceChildren(table('Messages, the newest first', columns, shown.map(entry => [time(entry.time),
+    replace(list, table('Messages, the newest first', columns, shown.map(entry => [time(entry.time),
       entry.topic.slice(0, CHARS_MAX), entry.encoding === 'base64' ? 'binary' : entry.payload.slice(0, CHARS_MAX)])));
   }
 

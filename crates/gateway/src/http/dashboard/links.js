@@ -1,7 +1,7 @@
 // Links to other brokers: whether each is connected, what it passes on and drops, and what waits for it.
 
 import { get } from '/dashboard/api.js';
-import { bytes, make, number, section, spelt, table, time } from '/dashboard/elements.js';
+import { bytes, make, number, replace, section, spelt, table, time } from '/dashboard/elements.js';
 
 const way = ({ messages, bytes: payload }) => `${number(messages)}, ${bytes(payload)}`;
 
@@ -32,7 +32,7 @@ export function links(main) {
     try {
       const page = await get('links');
       part.hidden = page.links.length === 0;
-      list.replaceChildren(table('Links to other brokers', COLUMNS, page.links.map(link => [link.name, link.url,
+      replace(list, table('Links to other brokers', COLUMNS, page.links.map(link => [link.name, link.url,
         state(link), way(link.out), way(link.in), `${number(link.queue.messages)}, ${bytes(link.queue.bytes)}`,
         dropped(link)]), 'rows'));
     } catch { /* The state above says that there is no connection. */ }

@@ -1,6 +1,7 @@
 // The last values of topics since the page was opened: numbers and texts, as a plot and as a list with their times.
 
 import { make, plot, table } from '/dashboard/elements.js';
+import { called } from '/dashboard/rates.js';
 
 // Values that are kept of the topic that is shown, and of each other topic; characters of each value.
 const SHOWN_MAX = 200;
@@ -35,5 +36,5 @@ export function drawn(past) {
   const columns = ['Time', 'Value', 'Door'].map(name => ({ name }));
   return [make('h2', {}, 'History'), ...(numbers.length > 1 ? [plot(numbers)] : []),
     make('div', { class: 'past' }, table('Last values, the newest first', columns,
-      [...past].reverse().map(one => [clock(one.time), one.text, one.from ?? '–'])))];
+      [...past].reverse().map(one => [clock(one.time), one.text, one.from ? called(one.from) : '–'])))];
 }

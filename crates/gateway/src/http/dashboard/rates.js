@@ -1,6 +1,6 @@
 // Deliveries a second, by the doors of publisher and subscriber.
 
-import { make, number, rate, section, table } from '/dashboard/elements.js';
+import { make, number, rate, replace, section, table } from '/dashboard/elements.js';
 
 export const called = door => ({ mqtt: 'MQTT', coap: 'CoAP', http: 'HTTP', xmpp: 'XMPP' })[door] ?? door;
 
@@ -22,7 +22,7 @@ export function rates(main) {
       return make('span', { title }, seconds > 0 ? rate(Math.max(0, fresh) / seconds) : number(pair.delivered));
     };
     const columns = [{ name: 'From' }, ...doors.map(door => ({ name: `to ${called(door)}`, number: true }))];
-    cells.replaceChildren(table('Deliveries by pair of doors', columns,
+    replace(cells, table('Deliveries by pair of doors', columns,
       doors.map(from => [called(from), ...doors.map(to => cell(from, to))])));
   };
 }

@@ -1,7 +1,7 @@
 // MQTT sessions, connected or not: what each holds, its subscriptions, and its end.
 
 import { get, remove } from '/dashboard/api.js';
-import { asked, bytes, duration, make, number, plain, spelt, table } from '/dashboard/elements.js';
+import { bytes, duration, make, number, plain, replace, spelt, sure, table } from '/dashboard/elements.js';
 
 const PAGE = 100;
 
@@ -36,7 +36,7 @@ export function sessions(main) {
 
   async function end(session) {
     const loses = session.queued > 0 ? ` Its ${number(session.queued)} waiting messages are lost.` : '';
-    if (!asked(`End the session of ${session.client} and forget it?${loses}`)) return;
+    if (!await sure(`End the session of ${session.client} and forget it?${loses}`, 'End')) return;
     try {
       await remove(`sessions/${session.id}`);
       detail.replaceChildren();
@@ -58,7 +58,7 @@ export function sessions(main) {
       const columns = [{ name: 'Client' }, { name: 'User' }, { name: 'State' },
         ...['Subscriptions', 'Queued', 'In flight'].map(name => ({ name, number: true })), { name: 'Stored' },
         { name: 'Action' }];
-      list.replaceChildren(table('Sessions', columns, page.sessions.map(session => [session.client, session.principal,
+      replace(list, table('Sessions', columns, page.sessions.map(session => [session.client, session.principal,
         state(session), number(session.subscriptions), held(session.queued, session.queued_bytes),
         held(session.inflight, session.inflight_bytes), session.stored === 'disk' ? 'on disk' : 'in memory',
         actions(session)]), 'rows acts'));

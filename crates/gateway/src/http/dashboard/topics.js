@@ -1,7 +1,7 @@
 // The topics: a tree that a stream of events keeps up to date, and the value of the one that is chosen.
 
 import { get, topicPath } from '/dashboard/api.js';
-import { bytes, make, plain, spelt, time } from '/dashboard/elements.js';
+import { bytes, make, plain, replace, spelt, time } from '/dashboard/elements.js';
 import { drawn, noted } from '/dashboard/past.js';
 import { called as doorName } from '/dashboard/rates.js';
 
@@ -143,7 +143,7 @@ export function topics(main) {
   function drawPast() {
     clearTimeout(pastDue);
     pastDue = undefined;
-    past.replaceChildren(...drawn(placeOf(chosen)?.past ?? []));
+    replace(past, ...drawn(placeOf(chosen)?.past ?? []));
   }
 
   function noteValue(entry) {

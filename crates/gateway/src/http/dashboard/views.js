@@ -2,7 +2,7 @@
 
 import { get, remove } from '/dashboard/api.js';
 import { certificates } from '/dashboard/certificates.js';
-import { asked, bytes, duration, make, number, rate, section, table, time } from '/dashboard/elements.js';
+import { bytes, duration, make, number, rate, replace, section, sure, table, time } from '/dashboard/elements.js';
 import { links } from '/dashboard/links.js';
 import { called, rates } from '/dashboard/rates.js';
 import { refusals } from '/dashboard/refusals.js';
@@ -52,7 +52,7 @@ export function overview(main) {
       number(door.connections), came(door, index), flow(door, index, 'read_bytes'), flow(door, index, 'written_bytes'),
       number(door.accepted), number(door.rejected), number(door.unauthenticated), number(door.unauthorized),
       number(door.misbehaved), number(door.timed_out)]);
-    doors.replaceChildren(table('Doors', columns, rows, 'pinned'));
+    replace(doors, table('Doors', columns, rows, 'pinned'));
     pairs(now, before);
     others();
     machine();
@@ -75,7 +75,8 @@ export function clients(main) {
     make('div', { class: 'bar' }, first, next), said, list));
 
   async function kick(client) {
-    if (!asked(`Disconnect ${client.client || client.principal} at ${client.address}? It may connect again.`)) return;
+    const name = client.client || client.principal;
+    if (!await sure(`Disconnect ${name} at ${client.address}? It may connect again.`, 'Disconnect')) return;
     try {
       await remove(`clients/${client.id}`);
       said.textContent = `Client ${client.id} was disconnected.`;
@@ -89,7 +90,7 @@ export function clients(main) {
       next.disabled = page.next === undefined;
       if (page.next !== undefined) cursors.push(page.next);
       const columns = ['Client', 'User', 'Listener', 'Address', 'Since', 'Action'].map(name => ({ name }));
-      list.replaceChildren(table('Clients', columns, page.clients.map(client => [client.client ?? '–',
+      replace(list, table('Clients', columns, page.clients.map(client => [client.client ?? '–',
         client.principal, client.listener ?? client.door, client.address, time(client.since),
         make('button', { type: 'button', class: 'danger', 'aria-label': `Disconnect ${client.client ?? client.address}`,
           onclick: () => kick(client) }, 'Disconnect')]), 'rows acts'));

@@ -188,6 +188,9 @@ fn a_person_has_a_session() {
         let right = "user=alice&password=wonderland";
         assert_eq!(house.ask_as(peer(), "GET /login").await.status(), 200);
         assert_eq!(house.ask_as(peer(), &log_in("x: y", "user=alice&password=x")).await.status(), 401);
+        let again = house.ask_as(peer(), &log_in("accept: text/html", "user=alice&password=x")).await;
+        assert_eq!((again.status(), again.header("www-authenticate")), (403, None), "no window of the browser");
+        assert!(again.text().contains("password is wrong"), "{again:?}");
         let foreign = house.ask_as(peer(), &log_in("origin: https://evil.example", right)).await;
         assert_eq!(foreign.status(), 403, "nobody logs somebody else in");
         let page = house.ask_as(peer(), &log_in("accept: text/html", right)).await;
