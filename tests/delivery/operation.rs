@@ -4,6 +4,7 @@ mod backup;
 mod backup_places;
 mod checked;
 mod clock;
+mod clock_elapsed;
 mod clock_keys;
 mod control;
 mod damage;
@@ -56,6 +57,7 @@ pub(crate) const CASES: &[Case] = &[
     listeners::ADDRESSES,
     listeners::LATER,
     interface::LATER,
+    listeners::DUAL,
     listeners::OSCORE,
     discovery::GROUPS,
     discovery::BOUNDS,
@@ -91,6 +93,9 @@ pub(crate) const CASES: &[Case] = &[
     clock_keys::RESTORED,
     clock_keys::WAITING,
     clock_keys::CERTIFICATE,
+    clock_keys::CLIENT,
+    clock_elapsed::KEEP_ALIVE,
+    clock_elapsed::SESSIONS,
     reload::FULL,
     reload::FULL_LATER,
     damage::DELETED,
@@ -123,6 +128,7 @@ pub(crate) const CASES: &[Case] = &[
     times::HANDSHAKES,
     monitoring::CHECKED,
     monitoring::NAMES,
+    monitoring::PAGE,
     monitoring::BOARD,
     memory::RETAINED_AND_READERS,
     memory::LARGE_PUTS,

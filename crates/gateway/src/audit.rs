@@ -12,7 +12,7 @@ use fogmux_auth::{
 };
 #[cfg(feature = "http")]
 use fogmux_fair::Owner;
-use fogmux_net::{ClientCertificate, RefusedCertificate};
+use fogmux_net::{ClientCertificate, NOT_YET_VALID, RefusedCertificate};
 
 #[cfg(feature = "http")]
 use crate::refused::{self, Refusal, What, When};
@@ -24,6 +24,8 @@ use crate::{
 
 /// The target of these lines, which no `log.filter` hides.
 pub const TARGET: &str = "fogmux::audit";
+/// The reason [`NOT_YET_VALID`] by a clock in the past: it is the clock that has to be mended, not the certificate.
+const NOT_YET_VALID_BY_CLOCK: &str = "certificate not yet valid; the gateway's clock may be in the past";
 
 /// Why a login was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +78,10 @@ impl<'a> RefusedLogin<'a> {
 
     /// Logs it, unless too many lines were written of late.
     #[cold]
-    pub(crate) fn log(self, shared: &Shared) {
+    pub(crate) fn log(mut self, shared: &Shared) {
+        if self.reason == NOT_YET_VALID && is_clock_behind(shared) {
+            self.reason = NOT_YET_VALID_BY_CLOCK;
+        }
         #[cfg(feature = "http")]
         self.keep(shared);
         let Self { from, door, by, client, reason, .. } = self;
@@ -114,6 +119,10 @@ impl<'a> RefusedLogin<'a> {
             what: What::Login { by: by.into(), claimed: self.shown_claim(shared).into(), reason: cut(reason).into() },
         });
     }
+}
+
+fn is_clock_behind(shared: &Shared) -> bool {
+    shared.metrics.certificates.is_clock_behind(shared.clock.unix_ms(shared.clock.now()) / 1000)
 }
 
 /// Logs that a credential was not accepted.

@@ -3,10 +3,14 @@
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use fogmux_auth::Door;
-use fogmux_net::{Profile, TlsConfig, pki::rollover::Phase};
+use fogmux_net::{
+    InUse, Profile, Role, TlsConfig,
+    pki::{self, rollover::Phase},
+};
 use fogmux_store::JournalStore;
 
 pub use crate::counter::{Counter, Gauge};
@@ -206,6 +210,14 @@ impl Certificates {
     #[cfg(feature = "http")]
     pub(crate) const fn tls(&self) -> Option<&TlsConfig> {
         self.tls.as_ref()
+    }
+
+    /// Whether the wall clock shows a time at which there was no gateway, or one before a certificate of the server's
+    /// own became valid.
+    pub(crate) fn is_clock_behind(&self, now_unix_s: u64) -> bool {
+        let is_early = |one: &InUse| one.role != Role::ClientAuthority && now_unix_s < one.dates.not_before_unix_s;
+        !pki::is_believable(UNIX_EPOCH + Duration::from_secs(now_unix_s))
+            || self.tls.iter().flat_map(TlsConfig::in_use).any(|one| is_early(&one))
     }
 
     /// When the certificate of an ACME server expires, in seconds since 1970; `None` without one.

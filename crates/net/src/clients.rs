@@ -35,7 +35,7 @@ pub use self::cut::Cut;
 use self::cut::CutState;
 use self::hints::Hints;
 pub use self::lists::RevocationList;
-pub use self::refused::RefusedCertificate;
+pub use self::refused::{NOT_YET_VALID, RefusedCertificate};
 pub use self::stamp::Stamp;
 use self::verifier::Verifier;
 use crate::{dates::Dates, error::TlsError, pem, profile::KeyKind, provider::provider};

@@ -38,7 +38,7 @@ pub use admission::{Admission, AdmissionLimits, Admitted};
 pub use by_name::Named;
 pub use challenges::{ChallengeError, Challenges, UnderWay};
 pub use channel::{Channel, ClientCertificate, ProvenPsk, Psk, PskAttempt, PskGuard, PskSource, hex};
-pub use clients::{ClientTrust, Cut, ListExpiry, RefusedCertificate, RevocationList, Stamp};
+pub use clients::{ClientTrust, Cut, ListExpiry, NOT_YET_VALID, RefusedCertificate, RevocationList, Stamp};
 pub use error::TlsError;
 pub use handshake_failure::HandshakeFailure;
 pub use key_log::KeyLogFile;

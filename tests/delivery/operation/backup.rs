@@ -19,6 +19,7 @@ use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::mqtt::{self, Connection, V4};
 use fogmux_tests::suite::Case;
 
+use super::http;
 use super::sessions::{acknowledgement, id_of, resume};
 use super::store::stop;
 
@@ -37,6 +38,9 @@ pub(crate) const KILLED: Case = Case {
 
 /// Backups while the load runs.
 const ROUNDS: usize = 3;
+/// Rules that come back with the rest.
+const RULES: &str = "[[allow]]\nanonymous = true\nboth = [\"load\", \"kept/#\"]\n\
+    [[allow]]\nuser = \"lamp\"\nread = [\"kept/#\"]\n";
 /// Messages that a publisher has under way.
 const WINDOW: u64 = 20;
 
@@ -112,7 +116,7 @@ fn take(connection: &mut Connection, mut expected: BTreeSet<u64>) -> Result<()> 
 }
 
 fn load() -> Result<String> {
-    let gateway = Gateway::start(&[])?;
+    let gateway = Gateway::start_furnished(&[], &[("acl.toml", RULES)])?;
     let home = tempfile::tempdir()?;
     let address = gateway.address("mqtt")?;
     let (mut away, _) = resume(address, "away")?;
@@ -180,9 +184,29 @@ fn check_restored(data: &Path, sent: &BTreeSet<u64>, kept: &BTreeSet<u64>, devic
     let url = format!("coap://{}/kept/0", gateway.address("coap")?);
     let got = done(fogmux([OsStr::new("get"), "--oscore".as_ref(), device.as_ref(), url.as_ref()])?, 0)?;
     ensure!(got.starts_with('0'), "by OSCORE: {got:?}");
+    rules_hold(&gateway, data)?;
     gateway.check_alive()?;
     ensure!(!gateway.whole_log().contains("damaged"), "{}", gateway.whole_log());
     stop(gateway)
+}
+
+/// The tester and the gateway go by the rules of before.
+fn rules_hold(gateway: &Gateway, data: &Path) -> Result<()> {
+    for (who, action, topic, is_allowed) in [
+        ("anonymous", "write", "kept/new", true),
+        ("anonymous", "write", "secret", false),
+        ("lamp", "read", "kept/0", true),
+        ("lamp", "write", "kept/0", false),
+    ] {
+        let words = ["acl", "test", "--data"].map(OsStr::new).into_iter().chain([data.as_os_str()]);
+        let words = words.chain([who, action, topic].map(OsStr::new));
+        done(fogmux(words)?, if is_allowed { 0 } else { 77 })?;
+    }
+    for (topic, expected) in [("kept/new", 200..300), ("secret", 401..404)] {
+        let status = http(gateway, "PUT", &format!("/topics/{topic}"), b"0")?.0;
+        ensure!(expected.contains(&status), "PUT {topic}: {status}");
+    }
+    Ok(())
 }
 
 /// GNU tar unpacks it, and the sums are those of sha256sum.

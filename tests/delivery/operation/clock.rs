@@ -74,11 +74,20 @@ impl Board {
         self.start_in(&self.data, clock)
     }
 
+    /// Starts a gateway with settings, each `KEY=VALUE`.
+    pub(super) fn start_with(&self, clock: &str, settings: &[&str]) -> Result<Gateway> {
+        self.start_as(clock, Plan { data: Some(&self.data), settings, ..Plan::default() })
+    }
+
     /// Starts a gateway on another data directory.
     pub(super) fn start_in(&self, data: &Path, clock: &str) -> Result<Gateway> {
+        self.start_as(clock, Plan { data: Some(data), ..Plan::default() })
+    }
+
+    fn start_as(&self, clock: &str, plan: Plan<'_>) -> Result<Gateway> {
         self.set(clock)?;
         let launcher: Vec<&str> = self.launcher.iter().map(String::as_str).collect();
-        Gateway::start_as(Plan { data: Some(data), launcher: &launcher, ..Plan::default() })
+        Gateway::start_as(Plan { launcher: &launcher, ..plan })
     }
 
     /// Makes a command that sees the clock as it was set last.

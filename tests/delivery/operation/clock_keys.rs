@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -24,6 +25,11 @@ pub(super) const WAITING: Case = Case {
 pub(super) const CERTIFICATE: Case = Case {
     name: "a clock that begins in 1970: the certificate of before is kept, and the log names the clock",
     run: certificate,
+};
+
+pub(super) const CLIENT: Case = Case {
+    name: "a clock that begins in 1970: good certificates of clients are refused, and the log names the clock",
+    run: client,
 };
 
 /// Numbers that a context may use before the next restore, far more than these do.
@@ -143,4 +149,82 @@ fn certificate() -> Result<String> {
     ensure!(read() == before && !gateway.whole_log().contains("in the past"), "{}", gateway.whole_log());
     stop(gateway)?;
     Ok(String::new())
+}
+
+/// Makes a client's certificate by the clock as it is set.
+fn issue(board: &Board, name: &str, clock: &str) -> Result<()> {
+    board.set(clock)?;
+    let made =
+        board.command(["pki".as_ref(), "client".as_ref(), "--data".as_ref(), board.data.as_os_str(), name.as_ref()]);
+    done(made?, 0).map(drop)
+}
+
+/// Shows a client's certificate over TLS and over DTLS, whatever becomes of it. OpenSSL goes on with a certificate of
+/// the gateway that it does not take.
+fn show(board: &Board, gateway: &Gateway, name: &str) -> Result<()> {
+    let file = |ending: &str| board.data.join(format!("pki/clients/{name}.{ending}"));
+    for (listener, version) in [("mqtts", "-tls1_3"), ("mqtts", "-tls1_2"), ("coaps", "-dtls1_2")] {
+        let mut openssl = Command::new("timeout");
+        openssl.args(["2", "openssl", "s_client", version, "-connect", &gateway.address(listener)?.to_string()]);
+        openssl.arg("-cert").arg(file("pem")).arg("-key").arg(file("key"));
+        openssl.stdin(Stdio::null()).output().context("openssl")?;
+    }
+    Ok(())
+}
+
+const EARLY: &str = "certificate not yet valid";
+const BY_CLOCK: &str = "certificate not yet valid; the gateway's clock may be in the past";
+
+/// Shows it, and expects one reason of all refusals.
+fn refused(board: &Board, gateway: &Gateway, name: &str, reason: &str) -> Result<()> {
+    show(board, gateway, name)?;
+    let claimed = format!("by=certificate claimed={name:?}");
+    for door in ["mqtt", "coap"] {
+        let line = format!("door={door} {claimed}");
+        wait(&line, || Ok(gateway.whole_log().contains(&line)))?;
+    }
+    let log = gateway.whole_log();
+    let (line, reason) = (|line: &&str| line.contains(&claimed), format!("reason={reason:?}"));
+    ensure!(log.lines().filter(line).all(|line| line.contains(&reason)), "no {reason}: {log}");
+    Ok(())
+}
+
+/// Whether mosquitto publishes by a certificate.
+fn publishes(board: &Board, gateway: &Gateway, name: &str) -> Result<bool> {
+    let file = |ending: &str| board.data.join(format!("pki/clients/{name}.{ending}"));
+    let mut client = Command::new("mosquitto_pub");
+    client.args(["-h", "localhost", "-p", &gateway.address("mqtts")?.port().to_string(), "-t", "a", "-m", "x"]);
+    client.arg("--cafile").arg(gateway.ca()).arg("--cert").arg(file("pem")).arg("--key").arg(file("key"));
+    Ok(client.output().context("mosquitto_pub")?.status.success())
+}
+
+fn client() -> Result<String> {
+    const LATER: &str = "+31536000";
+    let board = Board::new()?;
+    stop(board.start("+0")?)?;
+    issue(&board, "pump", "+0")?;
+    issue(&board, "early", LATER)?;
+    for clock in ["@1970-01-01 00:10:00", "@2026-01-01 00:10:00"] {
+        let gateway = board.start(clock)?;
+        refused(&board, &gateway, "pump", BY_CLOCK).with_context(|| format!("at {clock}"))?;
+        ensure!(!publishes(&board, &gateway, "pump")?, "it was admitted at {clock}");
+        board.set("+0")?;
+        wait("a client that is admitted", || publishes(&board, &gateway, "pump"))?;
+        stop(gateway)?;
+    }
+    // Nothing is said of a clock that is right.
+    let gateway = board.start("+0")?;
+    refused(&board, &gateway, "early", EARLY)?;
+    stop(gateway)?;
+    // A clock at which there were gateways, but not this one's certificate.
+    board.set(LATER)?;
+    let own = board.home.path().join("own");
+    let words = ["pki".as_ref(), "server".as_ref(), "--data".as_ref(), board.data.as_os_str(), "--out".as_ref()];
+    done(board.command(words.into_iter().chain([own.as_os_str(), "localhost".as_ref()]))?, 0)?;
+    let file = |key: &str, ending: &str| format!("tls.{key}={:?}", own.with_extension(ending).display().to_string());
+    let settings = [file("certificate_file", "pem"), file("key_file", "key")];
+    let gateway = board.start_with("+0", &settings.each_ref().map(|setting| &**setting))?;
+    refused(&board, &gateway, "early", BY_CLOCK)?;
+    stop(gateway)?;
+    Ok("TLS and DTLS".to_owned())
 }

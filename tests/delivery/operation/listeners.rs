@@ -20,6 +20,8 @@ pub(crate) const ADDRESSES: Case =
     Case { name: "operation: each address of a listener admits anonymous clients by itself", run: addresses };
 pub(crate) const LATER: Case =
     Case { name: "operation: a listener whose port is taken at the start opens when it is free", run: later };
+pub(crate) const DUAL: Case =
+    Case { name: "operation: [::] is reached over IPv4 with dual_stack only", run: dual_stack };
 pub(crate) const OSCORE: Case = Case { name: "operation: a listener for OSCORE answers nothing else", run: oscore };
 
 const KEY: [u8; 16] = [0x5a; 16];
@@ -227,6 +229,54 @@ fn opens(
         ensure!(found == count, "{found} times {line:?}:\n{log}");
     }
     Ok(())
+}
+
+/// A port that is free for both protocols and both families; `[::]` without IPV6_V6ONLY takes IPv4 too.
+fn free_port() -> Result<u16> {
+    for _ in 0..100 {
+        let tcp = TcpListener::bind("[::]:0")?;
+        let port = tcp.local_addr()?.port();
+        if UdpSocket::bind(("::", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    anyhow::bail!("no port is free for TCP and UDP")
+}
+
+/// Whether MQTT and CoAP answer at a port of an address.
+fn answers(host: &str, port: u16) -> Result<[bool; 2]> {
+    let address = std::net::SocketAddr::new(host.parse()?, port);
+    let get = coap::request(coap::CON, coap::GET, 1, &[7], "a", &[], b"");
+    // An unreachable port is told by ICMP.
+    let socket = UdpSocket::bind((if address.is_ipv4() { "127.0.0.1" } else { "::1" }, 0))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.connect(address)?;
+    let answer = coap::exchange(&socket, &get, &[7]);
+    Ok([mosquitto(host, port, &[])?, answer.is_ok_and(|answer| coap::dotted(&answer).starts_with("4.04"))])
+}
+
+fn dual_stack() -> Result<String> {
+    for (line, by_v4) in [("dual_stack = true\n", [true; 2]), ("", [false; 2])] {
+        let (home, port) = (tempfile::tempdir()?, free_port()?);
+        let http = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let open = |name: &str| {
+            format!(
+                "[listeners.{name}]\nenabled = true\naddress = \"[::]:{port}\"\nallow_plaintext = true\n\
+                 allow_remote_anonymous = true\n{line}"
+            )
+        };
+        let text = ["[listeners.defaults]\nenabled = false\n".to_owned(), open("mqtt"), open("coap")].concat()
+            + &format!("[listeners.http]\nenabled = true\naddress = \"{http}\"\n");
+        std::fs::create_dir(home.path().join("data"))?;
+        std::fs::write(home.path().join("data/acl.toml"), "[[allow]]\nanonymous = true\nboth = \"a\"\n")?;
+        let (mut gateway, banner) = serve(home.path(), &text)?;
+        let seen = answers("127.0.0.1", port).and_then(|v4| Ok((v4, answers("::1", port)?)));
+        kill_process(Pid::from_child(&gateway), Signal::TERM)?;
+        ensure!(gateway.wait()?.success(), "the gateway failed");
+        let seen = seen?;
+        ensure!(seen == (by_v4, [true; 2]), "{line:?}: {seen:?} by IPv4 and IPv6: {banner}");
+    }
+    Ok("MQTT and CoAP".to_owned())
 }
 
 fn oscore() -> Result<String> {

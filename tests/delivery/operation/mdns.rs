@@ -26,8 +26,15 @@ pub(super) const LATER: Case = Case {
 const LISTENERS: &str = "[discovery]\nmdns = true\nname = \"Küche\"\n\
     [listeners.mqtt]\naddress = \"0.0.0.0:1883\"\nallow_plaintext = true\n\
     [listeners.mqtt_two]\nkind = \"mqtt\"\naddress = \"192.0.2.1:1884\"\nallow_plaintext = true\n\
+    [listeners.mqtts]\naddress = \"192.0.2.1:8883\"\n\
+    [listeners.coap]\naddress = \"192.0.2.1:5683\"\nallow_plaintext = true\n\
+    [listeners.coaps]\naddress = \"192.0.2.1:5684\"\n\
+    [listeners.http]\naddress = \"192.0.2.1:8080\"\nallow_plaintext = true\n\
     [listeners.https]\naddress = \"[fd00::1]:8443\"\n\
     [listeners.xmpp]\naddress = \"192.0.2.1:5222\"\n[xmpp]\ndomain = \"fog.example\"\n";
+
+/// Services that zeroconf finds of them.
+const SERVICES: usize = 8;
 
 /// Told when the names are the gateway's.
 const TOLD: &str = "this gateway is found by multicast DNS";
@@ -146,25 +153,35 @@ fn found() -> Result<String> {
     let Some(flags) = alone()? else { return Ok("(skipped: no network namespaces here)".to_owned()) };
     let (network, home) = (Network::new(flags)?, tempfile::tempdir()?);
     let gateway = network.gateway(home.path())?;
-    let types = ["_mqtt._tcp.local.", "_secure-mqtt._tcp.local.", "_https._tcp.local.", "_xmpp-client._tcp.local."];
+    // Those over TCP with CoAP, and XMPP over TLS, are open on loopback only.
+    let types = [
+        "_coap._udp.local.",
+        "_coaps._udp.local.",
+        "_http._tcp.local.",
+        "_https._tcp.local.",
+        "_mqtt._tcp.local.",
+        "_secure-mqtt._tcp.local.",
+        "_xmpp-client._tcp.local.",
+    ];
+    let sought = [&types[..], &["_coap._tcp.local.", "_coaps._tcp.local.", "_xmpps-client._tcp.local."]].concat();
     let mut browsers = Vec::new();
     for (version, interface) in [("4", "192.0.2.1"), ("6", "fd00::1")] {
-        let mut browser = network.client(&[&["browse", version, interface], &types[..]].concat())?;
-        // MQTT over TLS and others are open on loopback only.
+        let mut browser = network.client(&[&["browse", version, interface], &sought[..]].concat())?;
         let all = browser.next()?;
-        ensure!(
-            all == json!({"types": ["_https._tcp.local.", "_mqtt._tcp.local.", "_xmpp-client._tcp.local."]}),
-            "{all}"
-        );
-        let services = browser.services("added", 4)?;
+        ensure!(all == json!({"types": types}), "{all}");
+        let services = browser.services("added", SERVICES)?;
         let server = services.first().and_then(|one| one.get("server")?.as_str()).context("no server")?.to_owned();
         ensure!(server.ends_with("-fogmux.local."), "{server}");
         let service = |name: &str, port: u16, txt: Value| json!({"added": name, "port": port, "server": server, "addresses": ["192.0.2.1", "fd00::1"], "txt": txt});
-        let https = json!({"path": "/", "mqtt": "/mqtt", "coap": "/.well-known/coap"});
+        let http = json!({"path": "/", "mqtt": "/mqtt", "coap": "/.well-known/coap"});
         let expected = [
             service("Küche 1884._mqtt._tcp.local.", 1884, json!({"": null})),
-            service("Küche._https._tcp.local.", 8443, https),
+            service("Küche._coap._udp.local.", 5683, json!({"": null})),
+            service("Küche._coaps._udp.local.", 5684, json!({"": null})),
+            service("Küche._http._tcp.local.", 8080, http.clone()),
+            service("Küche._https._tcp.local.", 8443, http),
             service("Küche._mqtt._tcp.local.", 1883, json!({"": null})),
+            service("Küche._secure-mqtt._tcp.local.", 8883, json!({"": null})),
             service("Küche._xmpp-client._tcp.local.", 5222, json!({"domain": "fog.example"})),
         ];
         ensure!(services == expected, "by IPv{version}: {services:#?}");
@@ -176,10 +193,10 @@ fn found() -> Result<String> {
     other.stop()?;
     gateway.stop()?;
     for mut browser in browsers {
-        browser.services("removed", 4).context("after the shutdown")?;
+        browser.services("removed", SERVICES).context("after the shutdown")?;
         browser.stop()?;
     }
-    Ok("4 services by IPv4 and IPv6, and none after the shutdown".to_owned())
+    Ok(format!("{SERVICES} services by IPv4 and IPv6, and none after the shutdown"))
 }
 
 fn later() -> Result<String> {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 pub(super) const CHECKED: Case = Case { name: "monitoring, as promtool checks it", run: checked };
 pub(super) const NAMES: Case = Case { name: "monitoring asks for metrics that exist", run: names };
+pub(super) const PAGE: Case = Case { name: "monitoring: the page of metrics names all, and no others", run: page };
 pub(super) const BOARD: Case = Case { name: "monitoring's dashboard is laid out", run: board };
 
 const ALERTS: &str = "fogmux-alerts.yml";
@@ -80,6 +81,34 @@ fn names() -> Result<String> {
         ensure!(page.contains(&format!("`{alert}`")), "docs/operating/monitoring.md does not name {alert}");
     }
     Ok(format!("{} names", of_alerts.union(&of_dashboard).count()))
+}
+
+/// A link and a collector that are not there, so that their metrics are.
+const WITH_ALL: &str = "[links.away]\nurl = \"mqtt://127.0.0.1:9\"\nout = [{ filter = \"#\" }]\n\
+    [telemetry.traces]\nendpoint = \"http://127.0.0.1:9/v1/traces\"\n";
+/// Metrics that no gateway has without an ACME server; tests/interop/scenarios_acme.py reads it.
+const WITHOUT_SAMPLE: [&str; 1] = ["fogmux_acme_certificate_not_after_seconds"];
+
+/// Every metric is explained, and every one that is explained exists.
+fn page() -> Result<String> {
+    let gateway = Gateway::start_configured(WITH_ALL)?;
+    let answer = scrape(&gateway)?;
+    let there = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let there: BTreeSet<&str> = there.chain(WITHOUT_SAMPLE).collect();
+    ensure!(there.len() > 100, "{there:?}");
+    let page = fs::read_to_string(directory().join("../../docs/metrics.md"))?;
+    // A family in words, as `fogmux_link_…`, is no name; a bucket is of its histogram.
+    let told: BTreeSet<&str> =
+        metrics_in(&page).into_iter().map(|name| name.strip_suffix("_bucket").unwrap_or(name)).collect();
+    let (missing, stale): (Vec<_>, Vec<_>) = (there.difference(&told).collect(), told.difference(&there).collect());
+    ensure!(missing.is_empty(), "docs/metrics.md does not name {missing:?}");
+    ensure!(stale.is_empty(), "docs/metrics.md names {stale:?}, which no gateway has");
+    for name in WITHOUT_SAMPLE {
+        let (_, behind) = page.split_once(&format!("`{name}`")).context(name)?;
+        let sentence = behind.split_once(". ").map_or(behind, |(sentence, _)| sentence);
+        ensure!(sentence.contains("no sample without one"), "docs/metrics.md does not say when there is no {name}");
+    }
+    Ok(format!("{} names", there.len()))
 }
 
 fn board() -> Result<String> {

@@ -9,6 +9,7 @@ use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::mqtt::{self, V4};
 use fogmux_tests::suite::Case;
 use fogmux_tests::{tcp, users};
+use rustix::process::Signal;
 
 use super::mixed;
 
@@ -19,6 +20,13 @@ const PRESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/pi-zero-2w.
 const MEMORY_BYTES: u64 = 64 << 20;
 /// A gateway that is in the group takes more than this.
 const LEAST_BYTES: u64 = 4 << 20;
+/// A link whose broker is away: nobody listens at the port of the Discard protocol.
+const LINK: &str = "[links.away]\nurl = \"mqtt://127.0.0.1:9\"\nout = [{ filter = \"#\" }]\n";
+/// `mqtt.queue_messages_max` and `mqtt.queue_bytes_max` of the preset.
+const QUEUE_MESSAGES_MAX: u64 = 20_000;
+const QUEUE_BYTES_MAX: u64 = 4 << 20;
+/// As large as the drivers' messages.
+const MESSAGE_BYTES: usize = 40_000;
 
 /// A control group with a limit of memory (cgroups(7)), of version 2 or 1.
 struct Group {
@@ -61,6 +69,7 @@ impl Drop for Group {
 fn small() -> Result<String> {
     let Some(group) = Group::new()? else { return Ok("(skipped: no control groups here)".to_owned()) };
     let preset = fs::read_to_string(PRESET).context(PRESET)?;
+    let configuration = format!("{preset}{LINK}");
     let enter = format!("echo $$ > {}/cgroup.procs && exec taskset -c 0 \"$@\"", group.directory.display());
     let files = [("users.toml", &*users::file(&["ada"])), ("psk.toml", &*users::key_file("sensor", mixed::PSK))];
     let launcher = ["sh", "-c", &enter, "sh"];
@@ -69,7 +78,7 @@ fn small() -> Result<String> {
     let plan = Plan {
         launcher: &launcher,
         files: &files,
-        configuration: Some(&preset),
+        configuration: Some(&configuration),
         settings: &settings,
         ..Plan::default()
     };
@@ -78,10 +87,42 @@ fn small() -> Result<String> {
     deaf.stream.write_all(&[mqtt::connect(V4, "deaf"), mqtt::subscribe(V4, 1, &["mixed/#"], 1)].concat())?;
     let rounds = mixed::load(&gateway, mixed::LOAD)?;
     gateway.check_alive()?;
+    let waiting = away(&gateway)?;
+    gateway.check_alive()?;
     let peak = group.peak_bytes()?;
     ensure!(peak > LEAST_BYTES, "the gateway is not in the group, of which {peak} bytes were used");
     drop(deaf);
+    // A link that is removed loses what waits for it.
+    gateway.configure(&preset)?;
+    gateway.signal(Signal::HUP)?;
+    gateway.wait_log("are read again", tcp::PATIENCE)?;
     gateway.settle()?;
     drop(gateway);
-    Ok(format!("({rounds}; {} of {} MB, with pages of files)", peak / 1_000_000, MEMORY_BYTES / 1_000_000))
+    let (peak, limit) = (peak / 1_000_000, MEMORY_BYTES / 1_000_000);
+    Ok(format!("({rounds}; {waiting}; {peak} of {limit} MB, with pages of files)"))
+}
+
+/// Looks at the queue after the load, and fills it with more than it takes: the oldest give way.
+fn away(gateway: &Gateway) -> Result<String> {
+    let queue = || -> Result<(u64, u64)> {
+        let of = |what: &str| gateway.sum(&[&*format!("fogmux_link_queue_{what}{{link=\"away\"}}")]);
+        Ok((of("messages")?, of("bytes")?))
+    };
+    let is_within = |(messages, bytes)| messages > 0 && messages <= QUEUE_MESSAGES_MAX && bytes <= QUEUE_BYTES_MAX;
+    let left = queue()?;
+    ensure!(is_within(left), "{left:?} messages and bytes wait after the load");
+    let count = u16::try_from(2 * QUEUE_BYTES_MAX / MESSAGE_BYTES as u64)?;
+    let mut publisher = mqtt::Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
+    for id in 1..=count {
+        publisher.stream.write_all(&mqtt::publish(V4, b"away", &[b'a'; MESSAGE_BYTES], 1, false, id))?;
+        let (first, _) = publisher.read()?;
+        ensure!(first == 0x40, "{first:#x} instead of PUBACK");
+    }
+    let full = queue()?;
+    let has_room = full.1 + MESSAGE_BYTES as u64 * 2 < QUEUE_BYTES_MAX;
+    ensure!(is_within(full) && !has_room, "{full:?} messages and bytes wait after {count} more");
+    ensure!(gateway.sum(&["fogmux_link_up{link=\"away\"}"])? == 0, "the link is up");
+    let dropped = gateway.sum(&["fogmux_bus_dropped_full_total"])?;
+    ensure!(dropped > 0, "nothing was dropped");
+    Ok(format!("{} messages and {} kB for the link, {dropped} dropped", full.0, full.1 / 1_000))
 }

@@ -15,6 +15,8 @@ pub(crate) const NOT_ACCEPTED: &str = "the certificate's key or algorithm is not
 const FORGED: &str = "the certificate's signature is not its authority's";
 const BAD: &str = "bad certificate";
 const NOT_SHOWN: &str = "no certificate shown";
+/// The reason of a certificate that is valid only later, which a clock in the past says of good ones as well.
+pub const NOT_YET_VALID: &str = "certificate not yet valid";
 
 /// A client certificate that was refused, or is missing where one is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ fn in_words(error: &Error) -> &'static str {
     };
     match why {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate expired",
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "certificate not yet valid",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => NOT_YET_VALID,
         CertificateError::Revoked => "certificate revoked",
         CertificateError::UnknownIssuer => "unknown certificate authority",
         CertificateError::BadSignature => FORGED,
