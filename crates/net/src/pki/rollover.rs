@@ -15,11 +15,7 @@
 //! The phase is told by which keys are there, and a key counts only if its certificate is in `ca.pem`. Each step writes
 //! files whole, in an order in which all states between two writes work and are gone on from by the same step.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::{fs, io, path::Path, time::SystemTime};
 
 use rcgen::KeyPair;
 use zeroize::Zeroizing;
