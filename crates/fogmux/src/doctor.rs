@@ -14,6 +14,8 @@ mod kinds;
 mod limits;
 mod listeners;
 mod machine;
+#[cfg(test)]
+mod made_up;
 mod pi;
 mod readers;
 mod sockets;
@@ -82,12 +84,19 @@ pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
     } else {
         say!("{}", report.text())?;
     }
-    let limit = if arguments.strict { Level::Warning } else { Level::Problem };
-    match report.worst() {
-        _ if unreadable.configuration || report.has_problem("configuration") => Err(Failure::silent(Status::Config)),
-        worst if worst >= limit => Err(Failure::silent(Status::Unavailable)),
-        Level::Ok | Level::Unknown | Level::Warning | Level::Problem => Ok(()),
+    match status(&report, unreadable.configuration, arguments.strict) {
+        Some(status) => Err(Failure::silent(status)),
+        None => Ok(()),
     }
+}
+
+/// Returns how the command ends if something is wrong. `unreadable`: the configuration is, by its kind.
+fn status(report: &Report, unreadable: bool, strict: bool) -> Option<Status> {
+    let limit = if strict { Level::Warning } else { Level::Problem };
+    if unreadable || report.has_problem("configuration") {
+        return Some(Status::Config);
+    }
+    (report.worst() >= limit).then_some(Status::Unavailable)
 }
 
 fn now() -> Duration {
@@ -119,6 +128,28 @@ mod tests {
 
     use super::*;
     use crate::cli::Cli;
+
+    #[test]
+    fn a_warning_is_a_failure_only_if_asked_for() {
+        let mut report = Report::default();
+        for (level, otherwise, strict) in [
+            ("ok", None, None),
+            ("unknown", None, None),
+            ("warning", None, Some(Status::Unavailable)),
+            ("problem", Some(Status::Unavailable), Some(Status::Unavailable)),
+            ("configuration", Some(Status::Config), Some(Status::Config)),
+        ] {
+            match level {
+                "ok" => report.ok("clock", ""),
+                "unknown" => report.unknown("clock", ""),
+                "warning" => report.warning("clock", "", ""),
+                "problem" => report.problem("clock", "", ""),
+                _ => report.problem("configuration", "", ""),
+            }
+            assert_eq!([status(&report, false, false), status(&report, false, true)], [otherwise, strict], "{level}");
+        }
+        assert_eq!(status(&Report::default(), true, false), Some(Status::Config), "a directory, for example");
+    }
 
     /// A command that does not exist mends nothing.
     #[test]

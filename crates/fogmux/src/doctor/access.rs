@@ -49,3 +49,41 @@ pub(super) fn examine(subject: &Subject<'_>, report: &mut Report) {
         report.ok("access", "the rules let in neither nobody nor everybody");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::super::made_up::MadeUp;
+    use super::*;
+
+    const OPEN: &str = "[listeners.mqtts]\naddress = \"0.0.0.0:8883\"\nallow_remote_anonymous = true\n";
+
+    /// Which of the two warnings are there, about writing and about reading.
+    fn warned(configuration: &str, rules: &str) -> [bool; 2] {
+        let machine = MadeUp::new(configuration);
+        machine.write("data/acl.toml", rules);
+        let found = machine.found("access", examine);
+        let has = |text: &str| found.iter().any(|one| one.0 == Level::Warning && one.1.contains(text));
+        let warned = [has("may write every topic"), has("may read every topic")];
+        let fine = found.iter().filter(|one| one.0 == Level::Ok).count();
+        assert_eq!(found.len(), fine + usize::from(warned[0]) + usize::from(warned[1]), "{found:?}");
+        assert_eq!(fine == 1, warned == [false, false], "{found:?}");
+        warned
+    }
+
+    #[test]
+    fn rules_that_let_everybody_in_are_a_warning_where_others_need_no_credential() {
+        let rule = |right: &str| format!("[[allow]]\nanonymous = true\n{right}\n");
+        let without = MadeUp::new(OPEN).found("access", examine);
+        assert!(matches!(&*without, [(Level::Problem, text)] if text.contains("needs an access file")), "{without:?}");
+        assert_eq!(warned(OPEN, &rule("both = \"#\"")), [true, true]);
+        assert_eq!(warned(OPEN, &rule("read = \"#\"")), [false, true]);
+        assert_eq!(warned(OPEN, &rule("write = \"#\"")), [true, false]);
+        assert_eq!(warned(OPEN, &rule("both = \"open/#\"")), [false, false]);
+        let of_a_user = "[[allow]]\nuser = \"ada\"\nboth = \"#\"\n";
+        assert_eq!(warned(OPEN, of_a_user), [false, false]);
+        // On this machine only, or at a listener that is not open.
+        assert_eq!(warned("", &rule("both = \"#\"")), [false, false]);
+        assert_eq!(warned(&format!("{OPEN}enabled = false\n"), &rule("both = \"#\"")), [false, false]);
+    }
+}

@@ -92,7 +92,44 @@ fn memory(subject: &Subject<'_>, report: &mut Report) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Level;
+    use super::super::machine::Process;
+    use super::super::made_up::MadeUp;
     use super::*;
+
+    #[test]
+    fn small_buffers_of_datagrams_matter_where_something_was_dropped() {
+        let machine = MadeUp::new("");
+        let level = || machine.level("udp-buffers", examine);
+        assert_eq!(level(), Level::Unknown);
+        let snmp = |dropped: u64| format!("Udp: InDatagrams RcvbufErrors\nUdp: 4 {dropped}\n");
+        for (limit, dropped, expected) in [
+            (UDP_BUFFER_BYTES - 1, 0, Level::Ok),
+            (UDP_BUFFER_BYTES - 1, 1, Level::Warning),
+            (UDP_BUFFER_BYTES, 1, Level::Ok),
+        ] {
+            machine.write("proc/sys/net/core/rmem_max", &format!("{limit}\n"));
+            machine.write("proc/net/snmp", &snmp(dropped));
+            assert_eq!(level(), expected, "{limit} bytes, {dropped} dropped");
+        }
+    }
+
+    #[test]
+    fn fewer_open_files_than_connections_are_a_warning() {
+        let mut machine = MadeUp::new("[limits]\nconnections_max = 2_000\n");
+        assert_eq!(machine.level("open-files", examine), Level::Unknown);
+        let limits =
+            |hard: &str| format!("Limit Soft Hard Units\nMax open files            1024      {hard}    files\n");
+        for (hard, expected) in [("1999", Level::Warning), ("2000", Level::Ok), ("unlimited", Level::Ok)] {
+            machine.write("proc/self/limits", &limits(hard));
+            assert_eq!(machine.level("open-files", examine), expected, "{hard}");
+        }
+        machine.running = Some(Process { pid: 7, name: "fogmux".into() });
+        machine.write("proc/7/limits", &limits("1000"));
+        let found = machine.found("open-files", examine);
+        assert_eq!(found[0].0, Level::Warning, "the gateway's, not ours: {found:?}");
+        assert!(found[0].1.contains("at most 1000 open files, for limits.connections_max = 2000"), "{found:?}");
+    }
 
     #[test]
     fn dropped_datagrams_are_counted() {
