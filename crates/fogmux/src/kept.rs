@@ -33,7 +33,7 @@ pub(crate) struct Kept {
     psk: bool,
     certificates: bool,
     /// A running gateway keeps those that it has read; only a start needs the file.
-    pub(crate) lists: bool,
+    lists: bool,
 }
 
 impl Kept {
@@ -55,6 +55,16 @@ impl Kept {
             certificates: says(sources.certificates.as_deref()),
             lists: false,
         }
+    }
+
+    /// Of these files the revocation lists, which are put in place with the certificates.
+    pub(crate) fn only_lists(self) -> Self {
+        Self { lists: self.lists, ..Self::default() }
+    }
+
+    /// Of these files all others, which are put in place with the rules.
+    pub(crate) fn but_lists(self) -> Self {
+        Self { lists: false, ..self }
     }
 
     /// Returns the union of both.

@@ -138,7 +138,7 @@ async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -
         }
     }
     manager.stopping();
-    // Whoever asks from now on is refused: the answer would keep its connection open for as long as the gateway drains.
+    // Requests from now on are refused: the wait for an answer would keep their connections open for the whole drain.
     drop(commands);
     tracing::info!("stopping; a second signal ends at once");
     let drain = reloader.drain();

@@ -93,7 +93,7 @@ pub struct GatewayConfig {
     pub store: Option<JournalStore>,
     /// How the gateway is found by multicast DNS; `None` if it is not.
     pub discovery: Option<DiscoveryConfig>,
-    /// What administrators may change.
+    /// The way of changes by administrators.
     pub administration: Administration,
     /// Traces of messages; `None` if there are none.
     #[cfg(feature = "traces")]

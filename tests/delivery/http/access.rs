@@ -227,8 +227,8 @@ pub(super) fn log_level() -> Result<String> {
     Ok(String::new())
 }
 
-/// What administrators ask while the gateway stops is refused, and does not hold it up for as long as it may drain. A
-/// reload comes first, behind which requests wait.
+/// Requests of administrators while the gateway stops are refused, and do not hold it up for as long as it may drain. A
+/// reload comes first, behind which they wait.
 pub(super) fn stopped() -> Result<String> {
     for _ in 0..3 {
         let mut gateway = Gateway::start_as(Plan {
@@ -236,7 +236,7 @@ pub(super) fn stopped() -> Result<String> {
             files: &[("users.toml", &file(&["admin"]))],
             ..Plan::default()
         })?;
-        // Whose password is verified by now.
+        // Verifies the password, which takes time, before the requests that count.
         send(&gateway, "GET /api/v1/log-level", ADMIN, "", "")?;
         gateway.signal(rustix::process::Signal::HUP)?;
         let request = format!(

@@ -20,7 +20,7 @@ use fogmux_net::validity::{Days, Stage, Validity};
 struct Certificate {
     file: PathBuf,
     mend: String,
-    /// What replaces it if it was made by a clock that was ahead; `None` if it was made elsewhere.
+    /// The command that replaces it if it was made by a clock that was ahead; `None` if it was made elsewhere.
     made_ahead: Option<&'static str>,
 }
 

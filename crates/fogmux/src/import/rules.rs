@@ -9,8 +9,8 @@ pub(super) struct Translated {
     pub(super) rules: usize,
     /// Whether a `deny` could not be translated: without it more would be allowed than before.
     pub(super) deny_lost: bool,
-    /// The first line that is none of an access file. Mosquitto does not start with such a file, and whom the lines below
-    /// are about is unknown.
+    /// The first line that is none of an access file. Mosquitto does not start with such a file, and it is unknown whom
+    /// the lines below are about.
     pub(super) no_line: Option<usize>,
 }
 

@@ -14,7 +14,7 @@ const UNSENT_MAX: usize = 16;
 pub(crate) struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
-    /// What the socket has had no room for, the oldest first.
+    /// Notifications that the socket has had no room for, the oldest first.
     unsent: VecDeque<String>,
 }
 
@@ -72,7 +72,7 @@ impl ServiceManager {
         }
     }
 
-    /// Sends what there was no room for.
+    /// Sends notifications that there was no room for.
     pub(crate) fn retry(&mut self) {
         while let Some(state) = self.unsent.pop_front() {
             if !self.send(&state) {

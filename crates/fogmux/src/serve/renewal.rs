@@ -79,7 +79,7 @@ impl Renewal {
     }
 }
 
-/// Whether a certificate of the server expires soon, or was made by a clock that was ahead and has been set right since.
+/// Whether a certificate of the server expires soon, or was made by a clock that was ahead and has been set right.
 /// One that is valid only later because the clock is in the past is left alone.
 fn is_due(tls: &TlsConfig, now: SystemTime, store: &Path) -> bool {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -83,7 +83,7 @@ impl Watch {
 
     /// Puts rules in place that were read from the files, or are in them now.
     pub(super) fn put_in_place(&mut self, running: &Running, rules: Rules, config: &Config, home: &Home) {
-        self.keep(Kept { lists: false, ..kept_now(config, home) }, home);
+        self.keep(kept_now(config, home).but_lists(), home);
         running.authority.replace(rules);
         admin_password::look(&running.authority, &home.directory);
         running.gateway.shared.bus.invalidate();
@@ -103,7 +103,7 @@ impl Watch {
         let Some(tls) = running.gateway.tls() else { return Ok(()) };
         let read = tls.reload();
         // Rules beside it may be refused.
-        self.keep(Kept { lists: kept_now(config, home).lists, ..Kept::default() }, home);
+        self.keep(kept_now(config, home).only_lists(), home);
         let cut = tls.clients().filter(|_| tls.cuts_revoked()).map_or(0, ClientTrust::cut_revoked);
         if cut > 0 {
             // This check also ends DTLS sessions, which may be at rest for hours.

@@ -148,7 +148,7 @@ fn a_key_without_a_file_is_named_with_its_line() {
     }
 }
 
-/// A file with a fault ends the import before the good ones have any effect: rules without their users shut everybody out.
+/// A file with a fault ends the import before the others have any effect: rules without users shut everybody out.
 #[test]
 fn an_import_that_fails_leaves_nothing_behind() {
     let home = tempfile::tempdir().expect("a temporary directory");
