@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use crate::terminal::is_hidden;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -79,7 +81,7 @@ pub(super) struct Finding {
 
 /// Makes a word of others harmless that is to be shown on one line: the name of a file or of a process.
 pub(super) fn printable(word: &str) -> String {
-    word.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    word.chars().flat_map(|c| if is_hidden(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 /// Control characters would let what other users have named move the cursor of root's terminal, or worse. Line feeds
@@ -193,5 +195,10 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[0].starts_with("ok") && lines[1].starts_with("problem") && lines[2].ends_with("-> date"));
         assert_eq!(lines[3], "1 problem, 0 warnings, 0 could not be examined");
+    }
+
+    #[test]
+    fn characters_that_are_not_seen_are_spelt_out() {
+        assert_eq!(printable("a\u{1b}[2J\u{202e}b\u{200b}\u{e9}"), "a\\u{1b}[2J\\u{202e}b\\u{200b}\u{e9}");
     }
 }
