@@ -95,11 +95,37 @@ pub fn without_port(host: &str) -> &str {
     host.split(':').next().unwrap_or(host)
 }
 
+/// Whether a `Host` is a host with or without a port (RFC 9110 §7.2, RFC 3986 §3.2.2). A name that only begins like
+/// that of this machine is none.
+#[must_use]
+pub fn is_host(host: &str) -> bool {
+    let name = without_port(host);
+    let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let is_name = match literal {
+        Some(address) => address.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":.%-_~".contains(&byte)),
+        None => name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte)),
+    };
+    let port = host.get(name.len()..).unwrap_or_default();
+    is_name && (port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit())))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+        for host in ["localhost", "fog.example:8080", "127.0.0.1", "[::1]:80", "[::1]", "a_b", "", "localhost:"] {
+            assert!(is_host(host), "{host}");
+        }
+        for host in
+            ["[::1].evil", "localhost:evil.example", "127.0.0.1:8080@evil.example", "a/b", "[::1", "a b", "[::1]80"]
+        {
+            assert!(!is_host(host), "{host}");
+        }
+    }
 
     #[test]
     fn an_origin_is_a_scheme_a_host_and_a_port() {

@@ -299,18 +299,23 @@ impl Conn {
 /// Fetch Metadata: the relation of the page's site to this one.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; elsewhere `:authority` stands for it.
+/// RFC 9112 §3.2: exactly one `Host` in HTTP/1.1, which is one; elsewhere `:authority` stands for it.
 fn host(parts: &Parts) -> Result<Option<&str>, Problem<'static>> {
-    if parts.version == Version::HTTP_11 {
-        let mut hosts = parts.headers.get_all(HOST).iter();
-        let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            return Err(Problem::new(Kind::BadRequest).detail("HTTP/1.1 wants one Host"));
-        };
-        // RFC 9112 §3.2.2: an absolute target wins over it.
-        return Ok(parts.uri.authority().map(http::uri::Authority::as_str).or_else(|| host.to_str().ok()));
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let field = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Some(host),
+        (None, None) if parts.version != Version::HTTP_11 => None,
+        _ => return Err(Problem::new(Kind::BadRequest).detail("HTTP/1.1 wants one Host")),
+    };
+    let invalid = || Problem::new(Kind::BadRequest).detail("Host is no host, with or without a port");
+    let field =
+        field.map(|host| host.to_str().ok().filter(|host| origin::is_host(host)).ok_or_else(invalid)).transpose()?;
+    // RFC 9112 §3.2.2: an absolute target wins over it.
+    match parts.uri.authority().map(http::uri::Authority::as_str) {
+        Some(authority) if origin::is_host(authority) => Ok(Some(authority)),
+        Some(_) => Err(invalid()),
+        None => Ok(field),
     }
-    let field = || parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    Ok(parts.uri.authority().map(http::uri::Authority::as_str).or_else(field))
 }
 
 fn knows(route: &Route<'_>, parts: &Parts) -> bool {

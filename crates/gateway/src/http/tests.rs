@@ -273,6 +273,9 @@ fn rfc9112_s3_2_one_host_and_one_that_may_be_ours() {
             ("GET /healthz HTTP/1.0\r\n\r\n", 200),
             ("GET /topics/a HTTP/1.1\r\nhost: evil.example\r\n\r\n", 421),
             ("GET http://[::1]:1/topics/a HTTP/1.1\r\nhost: evil.example\r\n\r\n", 404),
+            ("GET /topics/a HTTP/1.1\r\nhost: [::1].evil\r\n\r\n", 400),
+            ("GET /topics/a HTTP/1.1\r\nhost: 127.0.0.1:8080@evil.example\r\n\r\n", 400),
+            ("GET /topics/a HTTP/1.1\r\nhost: localhost\u{e9}\r\n\r\n", 400),
             ("NONSENSE\r\n\r\n", 400),
             ("PUT /topics/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
         ] {
