@@ -143,13 +143,14 @@ async function plotted(page) {
   await page.run(until(`document.querySelector('#main pre').textContent === '22.47'`));
 }
 
-// What lies beyond the sides of the screen. A table may, in its region, which scrolls and shows that there is more.
+// What lies beyond the sides of the screen. A table may, in its region, which scrolls and shows that there is more, and
+// what a name in the tree spells out, whose end is cut off.
 const beyond = `(() => {
   const { clientWidth: width, scrollWidth } = document.documentElement;
   const found = scrollWidth > width ? ['the page is ' + scrollWidth + ' px wide'] : [];
   for (const element of document.querySelectorAll('header, header *, main, main *')) {
     const { left, right } = element.getBoundingClientRect();
-    if ((left < -0.5 || right > width + 0.5) && !element.closest('.scroll table')) {
+    if ((left < -0.5 || right > width + 0.5) && !element.closest('.scroll table, .leaf .unseen')) {
       found.push(element.localName + ' "' + element.textContent.slice(0, 20) + '" lies from ' + left + ' to ' + right);
     }
   }
