@@ -231,7 +231,7 @@ async def the_gateway_is_small_with_the_dashboard_open(binary):
         told = ", ".join(f"{name} {value:.1f} MB" for name, value in memory.items())
         print(f"  dashboard open, {RETAINED} retained messages, {len(others)} MQTT clients, {build} build: {told}",
               flush=True)
-        # Not the PSS as a whole: other gateways of this program would make it smaller. Of a debug build most is its file,
-        # of which the system maps more or less at a time (28 to 46 MB of the same build).
+        # Not the PSS as a whole: other gateways of this program would make it smaller. Of a debug build most is its
+        # file, of which the system maps more or less at a time (28 to 46 MB of the same build).
         require("its memory", build != "release" or memory["Rss"] <= RELEASE_MB, told)
         require("its memory without files", memory["Pss_Anon"] <= ANONYMOUS_MB, told)

@@ -97,8 +97,8 @@ fn a_fifo_in_the_data_directory_holds_check_up_nowhere() {
     }
 }
 
-/// A file of rules that is refused has never been in force: the gateway does not miss it when it is gone, whatever other
-/// files are read meanwhile.
+/// A file of rules that is refused has never been in force: the gateway does not miss it when it is gone, whatever
+/// other files are read meanwhile.
 #[test]
 fn a_file_that_was_refused_is_not_missed() {
     let home = tempfile::tempdir().expect("a directory");
