@@ -51,7 +51,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let visits = Rc::new(Visits::begin(experiment, &stage));
     let mut visitors = JoinSet::new();
     for number in 0..experiment.publishers {
-        let pacer = Pacer::of(experiment, number).map_err(|error| PatternError::Timer(error.to_string()))?;
+        let pacer = Pacer::of(experiment, stage.draw, number).map_err(|error| PatternError::Timer(error.to_string()))?;
         visitors.spawn_local(come_and_go(Rc::clone(&visits), Rc::clone(&bench.publishers), number, pacer));
     }
     visits.all(visitors).await?;

@@ -81,7 +81,7 @@ impl Publisher {
             0 => u64::MAX,
             in_flight => (u64::from(in_flight) / publishers).max(1),
         };
-        let pacer = Pacer::of(experiment, number)?;
+        let pacer = Pacer::of(experiment, stage.draw, number)?;
         let pause = Pause::of(experiment)?;
         let topic = stage.topic(number);
         let message = experiment.payload_bytes.saturating_add(topic.len() + header_bytes(experiment.door));

@@ -14,6 +14,7 @@ use super::company::Member;
 use super::content::Content;
 use super::ledger::Ledger;
 use super::offer::Offer;
+use super::schedule::Draw;
 use super::slices::Slices;
 use super::stamp::{STAMP_BYTES, Stamp};
 use crate::experiment::{Experiment, Follow, Operation};
@@ -23,6 +24,8 @@ use crate::measure::latency::Latency;
 /// Shared by every task of one thread.
 pub(crate) struct Stage {
     pub(crate) experiment: Experiment,
+    /// Tells the draws of Poisson arrivals from those of other repetitions and groups.
+    pub(crate) draw: Draw,
     pub(crate) ledger: RefCell<Ledger>,
     /// How messages are known again.
     pub(crate) stamp: Stamp,
@@ -69,6 +72,7 @@ impl Stage {
         }
         Self {
             experiment: experiment.clone(),
+            draw: member.draw(),
             ledger: RefCell::new(ledger),
             stamp,
             epoch: member.epoch(),
@@ -77,7 +81,7 @@ impl Stage {
             publishers: Cell::new(count(&publishers)),
             finished: Cell::new(0),
             lateness: RefCell::default(),
-            offer: Offer::new(experiment, &publishers),
+            offer: Offer::new(experiment, member.draw(), &publishers),
             comings: Comings::new(experiment, count(&subscribers)),
             closed: RefCell::default(),
             may_break: may_break(experiment),
