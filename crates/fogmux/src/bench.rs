@@ -30,6 +30,7 @@ use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::journal;
 use fogmux_traffic::report::json::ReadError;
 use fogmux_traffic::report::terminal::Layout;
+use fogmux_traffic::report::threshold::Threshold;
 use fogmux_traffic::target::{Home, serve_origin};
 use fogmux_traffic::{Experiment, Outcome};
 use tokio::runtime::{Builder, LocalOptions};
@@ -273,16 +274,59 @@ fn finish(done: Done, output: &Output, columns: &Columns, thresholds: &Threshold
     if let Some(signal) = stopped {
         return Err(signals::failure(signal));
     }
-    let failed = report.runs.iter().filter(|run| run.problem.is_some() || !run.failed.is_empty()).count();
-    if report.runs.iter().all(|run| run.outcomes.is_empty()) {
+    conclude(&report.runs, &thresholds.fail_if)
+}
+
+/// The exit code of what has been printed. Nothing was measured also where every operation failed; but a condition that
+/// holds was asked for, and goes before that.
+fn conclude(runs: &[Run], fail_if: &[Threshold]) -> Result<(), Failure> {
+    let is_failed = |run: &&Run| run.problem.is_some() || !run.failed.is_empty() || run.is_fruitless();
+    let failed = runs.iter().filter(is_failed).count();
+    let checked = threshold::check(fail_if, runs);
+    let is_crossed = checked.as_ref().is_err_and(|failure| failure.status == Status::Regression);
+    if !is_crossed && runs.iter().all(|run| run.outcomes.is_empty() || run.is_fruitless()) {
         return Err(Failure::new(Status::Unavailable, "nothing was measured"));
     }
-    threshold::check(&thresholds.fail_if, &report.runs)?;
+    checked?;
     match failed {
         0 => Ok(()),
         failed => {
-            let all = report.runs.len();
+            let all = runs.len();
             Err(Failure::new(Status::Unavailable, format!("{failed} of {all} experiments have a problem, named above")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(outcomes: &[(u64, u64, u64)], fail_if: &str) -> Option<Status> {
+        let outcome = |(sent, acknowledged, delivered): &(u64, u64, u64)| Outcome {
+            sent: *sent,
+            acknowledged: *acknowledged,
+            expected: *sent,
+            delivered: *delivered,
+            seconds: 1.0,
+            ..Outcome::default()
+        };
+        let run =
+            |each| Run { outcomes: vec![outcome(each); 3], ..Run::of(Experiment::default(), "a test".to_owned()) };
+        let fail_if: Vec<Threshold> = fail_if.parse().into_iter().collect();
+        conclude(&outcomes.iter().map(run).collect::<Vec<_>>(), &fail_if).err().map(|failure| failure.status)
+    }
+
+    #[test]
+    fn a_measurement_of_which_nothing_came_is_none() {
+        assert_eq!(code(&[(10, 10, 10)], ""), None);
+        assert_eq!(code(&[(10, 0, 0)], ""), Some(Status::Unavailable));
+        assert_eq!(code(&[(10, 10, 10), (10, 0, 0)], ""), Some(Status::Unavailable));
+        // Some of it succeeded, or some of it is a result.
+        assert_eq!([(10, 1, 0), (10, 0, 1), (0, 0, 0)].map(|each| code(&[each], "")), [None; 3]);
+        // Conditions are told where they can be.
+        assert_eq!(code(&[(10, 0, 0)], "rate<150/s"), Some(Status::Regression));
+        assert_eq!(code(&[(10, 10, 0)], "rate<150/s"), Some(Status::Regression));
+        assert_eq!(code(&[(10, 0, 0)], "p99>5ms"), Some(Status::Unavailable));
+        assert_eq!(code(&[(10, 10, 0)], "p99>5ms"), Some(Status::TempFail));
     }
 }

@@ -43,6 +43,8 @@ pub struct Client<M = ()> {
     outbound: Outbound<M>,
     /// QoS 2 messages that await PUBCOMP, in the order of their PUBRELs.
     released: VecDeque<(PacketId, M)>,
+    /// Acknowledgements that answered nothing.
+    unknown: u64,
 }
 
 impl Client {
@@ -96,6 +98,7 @@ impl<M> Client<M> {
             received: ReceivedIds::new(),
             outbound: Outbound::new(outbound),
             released: VecDeque::new(),
+            unknown: 0,
         })
     }
 
@@ -122,6 +125,12 @@ impl<M> Client<M> {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.outbound.in_flight()
+    }
+
+    /// PUBACKs, PUBRECs and PUBCOMPs so far of packet identifiers that no message in flight had.
+    #[must_use]
+    pub const fn unknown_acknowledgements(&self) -> u64 {
+        self.unknown
     }
 
     /// Whether a QoS 1 or 2 message can be sent now.
@@ -235,8 +244,11 @@ impl<M> Client<M> {
             } else if let Packet::Puback(ack) = &packet
                 && self.is_connected()
             {
-                if let Acknowledged::Over(kept) = self.outbound.handle_puback(ack.packet_id)? {
-                    heard(Event::Published { packet_id: ack.packet_id, reason: ack.reason }, kept);
+                match self.outbound.handle_puback(ack.packet_id)? {
+                    Acknowledged::Over(kept) => {
+                        heard(Event::Published { packet_id: ack.packet_id, reason: ack.reason }, kept);
+                    }
+                    Acknowledged::Released(_) | Acknowledged::Unknown => self.unknown += 1,
                 }
             } else {
                 let (event, kept) = self.handle_packet(packet, out)?;

@@ -111,7 +111,28 @@ pub trait Sink {
     /// A request was answered. With QoS 0 and NON, it was sent.
     fn done(&mut self, tag: u64, answer: Answer<'_>);
     /// A message arrived for a subscriber.
-    fn message(&mut self, payload: &[u8]);
+    fn message(&mut self, arrival: Arrival<'_>);
+    /// Something arrived that answers nothing.
+    fn stray(&mut self, _what: &str) {}
+}
+
+/// A message as a subscriber receives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// The topic that it names, where the protocol has it named.
+    pub topic: Option<&'a str>,
+    /// The other end says that it was kept before the subscription.
+    pub is_kept: bool,
+    /// Its payload.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Arrival<'a> {
+    /// Of a protocol in which the message names no topic.
+    #[must_use]
+    pub fn unnamed(payload: &'a [u8]) -> Self {
+        Self { topic: None, is_kept: false, payload }
+    }
 }
 
 /// A sink that ignores everything, while a client logs in or closes.
@@ -119,7 +140,7 @@ struct Nobody;
 
 impl Sink for Nobody {
     fn done(&mut self, _: u64, _: Answer<'_>) {}
-    fn message(&mut self, _: &[u8]) {}
+    fn message(&mut self, _: Arrival<'_>) {}
 }
 
 /// An answer.

@@ -378,6 +378,16 @@ impl Experiment {
         self.count.is_none() && !connects && self.warm_up_seconds > 0.0
     }
 
+    /// Whether its messages are deliveries at subscribers. Else they are answered operations, whatever came of either.
+    #[must_use]
+    pub fn delivers(&self) -> bool {
+        match self.operation {
+            Operation::Deliver => self.subscribers > 0,
+            Operation::Connect => self.followers > 0 && self.messages > 0 && self.visit == Visit::Publish,
+            Operation::Get | Operation::Put | Operation::Post | Operation::Hold => false,
+        }
+    }
+
     /// The mean rate of the measured time, where there is one.
     #[must_use]
     pub fn mean_rate(&self) -> Option<f64> {

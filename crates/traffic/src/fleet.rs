@@ -149,7 +149,7 @@ impl Fleet {
     }
 
     /// All groups in one row of a report: counts and rates are sums, the size of payloads is none of one group and
-    /// therefore 0, and other keys are those of the first group.
+    /// therefore 0, it delivers as far as any group does, and other keys are those of the first group.
     #[must_use]
     pub fn whole(&self) -> Experiment {
         let all = || self.groups.iter().map(|group| &group.experiment);
@@ -161,6 +161,7 @@ impl Fleet {
             threads: sum(|of| of.threads),
             rate: all().map(|of| of.rate).sum(),
             payload_bytes: 0,
+            operation: if all().any(Experiment::delivers) { Operation::Deliver } else { Operation::Post },
             ..all().next().cloned().unwrap_or_default()
         }
     }

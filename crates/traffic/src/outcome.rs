@@ -73,6 +73,12 @@ impl Run {
     pub fn of(experiment: Experiment, target: String) -> Self {
         Self { name: None, experiment, target, outcomes: Vec::new(), problem: None, failed: Vec::new(), until: None }
     }
+
+    /// Whether there are repetitions, and nothing came of any operation in any of them.
+    #[must_use]
+    pub fn is_fruitless(&self) -> bool {
+        !self.outcomes.is_empty() && self.outcomes.iter().all(Outcome::is_fruitless)
+    }
 }
 
 /// One repetition.
@@ -114,8 +120,12 @@ pub struct Outcome {
     /// The time of the schedule or, if that is longer, until the last operation was sent, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sending_seconds: Option<f64>,
-    /// Refusals and failed operations.
+    /// The number of these that nothing had answered when the drain ended.
+    pub unanswered: u64,
+    /// Refusals, failed operations, and messages and acknowledgements that are not as they were sent.
     pub errors: u64,
+    /// The number of these that were messages nobody had sent to their subscriber.
+    pub foreign: u64,
     /// The text of the first error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
@@ -194,6 +204,12 @@ impl Outcome {
     pub fn fell_behind(&self) -> bool {
         let behind = self.behind.zip(self.offered).is_some_and(|(behind, offered)| is_more(behind, offered));
         behind || self.unsent.is_some_and(|unsent| unsent > 0)
+    }
+
+    /// Whether operations were begun, and nothing came of any.
+    #[must_use]
+    pub fn is_fruitless(&self) -> bool {
+        self.sent > 0 && self.acknowledged == 0 && self.delivered == 0
     }
 
     /// Frames of closing all connections: part of a packet count, and of neither connecting nor steady state.

@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 
 pub use company::Member;
 pub use live::{Live, Sample};
+pub use schedule::Draw;
 pub(crate) use stage::is_stamped;
 pub(crate) use stamp::{PUBLISHERS_MAX, STAMP_BYTES, Stamp};
 

@@ -5,6 +5,7 @@
 
 use crate::experiment::Experiment;
 use crate::outcome::Outcome;
+use crate::report::figure::lost;
 
 /// How near both ends of the interval are in the end: their ratio.
 const NEAR: f64 = 1.1;
@@ -37,7 +38,7 @@ impl Load {
         }
         let schedule = outcome.sending_seconds.unwrap_or(experiment.seconds);
         let is_late = outcome.seconds > schedule * (1.0 + LATE_SHARE) + LATE_SECONDS;
-        let is_lost = outcome.delivered + outcome.conflated < outcome.expected;
+        let is_lost = lost(outcome) + outcome.unanswered > 0;
         let is_failed = outcome.errors > 0 || outcome.disconnects > 0;
         if outcome.fell_behind() || is_late || is_lost || is_failed { Self::Behind } else { Self::Kept }
     }

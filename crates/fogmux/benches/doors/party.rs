@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fogmux_traffic::driver::{self, Answer, Client, Driver, DriverError, Request, Role, Sink};
+use fogmux_traffic::driver::{self, Answer, Arrival, Client, Driver, DriverError, Request, Role, Sink};
 use fogmux_traffic::target::Access;
 use fogmux_traffic::{Door, Experiment};
 
@@ -167,8 +167,8 @@ impl Sink for Heard {
         self.answers = self.answers.saturating_sub(1);
     }
 
-    fn message(&mut self, payload: &[u8]) {
-        if payload.starts_with(&self.mark) {
+    fn message(&mut self, arrival: Arrival<'_>) {
+        if arrival.payload.starts_with(&self.mark) {
             self.arrivals = self.arrivals.saturating_sub(1);
         }
     }

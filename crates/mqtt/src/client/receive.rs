@@ -162,7 +162,10 @@ impl<M> Client<M> {
                 self.released.extend(kept.map(|kept| (packet_id, kept)));
                 return Ok((Event::Nothing, None));
             }
-            Acknowledged::Unknown => return Ok((Event::Nothing, None)),
+            Acknowledged::Unknown => {
+                self.unknown += 1;
+                return Ok((Event::Nothing, None));
+            }
         };
         Ok((Event::Published { packet_id, reason }, kept))
     }

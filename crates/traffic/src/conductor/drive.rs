@@ -48,7 +48,7 @@ impl Conductor {
     ) -> Result<Vec<Outcome>, ConductorError> {
         let threads: Vec<u32> = works.iter().map(|work| work.experiment.threads).collect();
         let each = |(work, threads): (&Work, &u32)| repeat_n(work.clone(), usize::try_from(*threads).unwrap_or(1));
-        let mut all = works.iter().zip(&threads).flat_map(each).zip(Member::together(&threads));
+        let mut all = works.iter().zip(&threads).flat_map(each).zip(Member::together(&threads, number));
         let (work, member) = all.next().ok_or(ConductorError::Nothing)?;
         let experiment = &work.experiment;
         let (writer, reader) = work.drivers().map_err(|why| work.named(why))?;

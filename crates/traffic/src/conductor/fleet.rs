@@ -62,7 +62,8 @@ impl Conductor {
         };
         let measured_from_unix_ms = before_now_unix_ms(&since);
         let mut outcomes = witnessed(done, &mut serving, &watch, &since).await?;
-        let mut counted = outcomes.iter().cloned().map(counted_as_deliveries);
+        let counted = outcomes.iter().cloned().zip(fleet.groups());
+        let mut counted = counted.map(|(outcome, group)| counted_as_deliveries(&group.experiment, outcome));
         let mut whole = counted.next().unwrap_or_default();
         counted.for_each(|other| whole.add(other));
         whole.gateway_affinity = pids.first().copied().and_then(limits::affinity);
@@ -81,8 +82,8 @@ impl Conductor {
 
 /// Where nobody listens the answer of an operation is its delivery: what is lost and how long it takes is then counted
 /// for all groups together.
-fn counted_as_deliveries(outcome: Outcome) -> Outcome {
-    if outcome.expected > 0 {
+fn counted_as_deliveries(experiment: &Experiment, outcome: Outcome) -> Outcome {
+    if experiment.delivers() {
         return outcome;
     }
     let (expected, delivered) = (outcome.sent.saturating_sub(outcome.errors), outcome.acknowledged);
@@ -100,6 +101,7 @@ fn only_own(outcome: &mut Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Operation;
     use crate::report::figure::lost;
 
     #[test]
@@ -107,8 +109,9 @@ mod tests {
         let mut asked = Outcome { sent: 10, acknowledged: 6, errors: 1, ..Outcome::default() };
         asked.answer.record_many_ns(1_000, 6);
         let heard = Outcome { sent: 5, acknowledged: 5, expected: 10, delivered: 9, ..Outcome::default() };
-        let mut whole = counted_as_deliveries(heard.clone());
-        whole.add(counted_as_deliveries(asked.clone()));
+        let post = Experiment { operation: Operation::Post, ..Experiment::default() };
+        let mut whole = counted_as_deliveries(&Experiment::default(), heard.clone());
+        whole.add(counted_as_deliveries(&post, asked.clone()));
         assert_eq!(lost(&whole), lost(&heard) + lost(&asked));
         assert_eq!((lost(&whole), whole.sent, whole.delivered, whole.delivery.count()), (4, 15, 15, 6));
     }

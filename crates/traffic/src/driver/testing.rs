@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use super::{Answer, Client, DriverError, Sink};
+use super::{Answer, Arrival, Client, DriverError, Sink};
 
 /// The outcomes of requests with their tags, and the messages received, in order.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ impl Sink for Seen {
         self.done.push((tag, outcome(answer)));
     }
 
-    fn message(&mut self, payload: &[u8]) {
-        self.messages.push(payload.to_vec());
+    fn message(&mut self, arrival: Arrival<'_>) {
+        self.messages.push(arrival.payload.to_vec());
     }
 }
 

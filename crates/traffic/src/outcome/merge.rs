@@ -14,7 +14,9 @@ impl Outcome {
         self.unsent = both(self.unsent, other.unsent);
         self.unsent_latency.add(&other.unsent_latency);
         self.sending_seconds = self.sending_seconds.zip(other.sending_seconds).map(|(one, other)| one.max(other));
+        self.unanswered += other.unanswered;
         self.errors += other.errors;
+        self.foreign += other.foreign;
         self.first_error = self.first_error.take().or(other.first_error);
         self.expected += other.expected;
         self.delivered += other.delivered;
@@ -105,6 +107,8 @@ mod tests {
                 unsent: Some(1),
                 seconds: f64::from(u32::try_from(delivered).unwrap()),
                 sent: 9,
+                unanswered: 2,
+                foreign: 3,
                 delivered,
                 per_tenth: tenths.to_vec(),
                 slices: vec![Slice { offered: 3, ..Slice::default() }],
@@ -117,6 +121,7 @@ mod tests {
         let mut all = part(8, &[5, 3], Some(1.0));
         all.add(part(7, &[1, 2, 4], Some(2.0)));
         assert_eq!((all.sent, all.offered, all.unsent, all.delivered), (18, Some(20), Some(2), 15));
+        assert_eq!((all.unanswered, all.foreign), (4, 6));
         assert_eq!((all.delivery.count(), all.seconds), (15, 8.0));
         assert_eq!(all.per_tenth, [6, 5, 4]);
         assert_eq!(all.slices.first().map(|slice| slice.offered), Some(6));

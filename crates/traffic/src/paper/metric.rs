@@ -195,7 +195,7 @@ fn arrived(outcome: &Outcome) -> Option<f64> {
 }
 
 fn throughput(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
-    let done = if outcome.expected > 0 { outcome.delivered } else { outcome.acknowledged };
+    let done = if experiment.delivers() { outcome.delivered } else { outcome.acknowledged };
     #[expect(clippy::cast_precision_loss, reason = "a payload is below 2^53 bytes")]
     let kib = experiment.payload_bytes as f64 / 1024.0;
     Some(per_second(outcome, done)? * kib)
@@ -204,10 +204,10 @@ fn throughput(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
 /// Visits measure the whole of themselves as their answer.
 fn exchange(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
     let connecting = outcome.connect.mean_us().unwrap_or(0.0);
-    match (outcome.delivery.mean_us(), experiment.operation) {
-        (Some(delivery), _) => ms(Some(connecting + delivery)),
-        (None, Operation::Connect) => ms(outcome.answer.mean_us()),
-        (None, Operation::Deliver | Operation::Get | Operation::Put | Operation::Post | Operation::Hold) => {
+    match (experiment.delivers(), experiment.operation) {
+        (true, _) => ms(Some(connecting + outcome.delivery.mean_us()?)),
+        (false, Operation::Connect) => ms(outcome.answer.mean_us()),
+        (false, Operation::Deliver | Operation::Get | Operation::Put | Operation::Post | Operation::Hold) => {
             ms(Some(connecting + outcome.answer.mean_us()?))
         }
     }

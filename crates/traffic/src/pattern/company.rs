@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::PatternError;
 use super::live::Sample;
+use super::schedule::Draw;
 use super::stage::nanoseconds;
 use crate::experiment::Experiment;
 
@@ -52,6 +53,7 @@ pub struct Member {
     index: u32,
     /// Which part of its experiment's clients are its own, and of how many.
     part: (u32, u32),
+    draw: Draw,
     company: Arc<Company>,
 }
 
@@ -65,21 +67,28 @@ impl Member {
     /// The first of so many threads.
     #[must_use]
     pub fn first(of: u32) -> Self {
-        Self { index: 0, part: (0, of), company: Arc::new(Company::of(of)) }
+        Self { index: 0, part: (0, of), draw: Draw::default(), company: Arc::new(Company::of(of)) }
     }
 
-    /// The threads of experiments that are done at the same time, of each so many.
+    /// The threads of experiments that are done at the same time, of each so many, in a repetition of this number.
     #[must_use]
-    pub fn together(threads: &[u32]) -> Vec<Self> {
+    pub fn together(threads: &[u32], repetition: u32) -> Vec<Self> {
         let company = Arc::new(Company::of(threads.iter().sum()));
-        let parts = threads.iter().flat_map(|of| (0..*of).map(|part| (part, *of)));
-        (0..).zip(parts).map(|(index, part)| Self { index, part, company: Arc::clone(&company) }).collect()
+        let draws = (0..).map(|group| Draw { repetition, group });
+        let parts = threads.iter().zip(draws).flat_map(|(of, draw)| (0..*of).map(move |part| ((part, *of), draw)));
+        let member = |(index, (part, draw))| Self { index, part, draw, company: Arc::clone(&company) };
+        (0..).zip(parts).map(member).collect()
     }
 
     /// The others, of one experiment.
     pub fn others(&self) -> impl Iterator<Item = Self> {
         let of = self.company.of;
-        (1..of).map(move |index| Self { index, part: (index, of), company: Arc::clone(&self.company) })
+        (1..of).map(move |index| Self { index, part: (index, of), ..self.clone() })
+    }
+
+    /// Tells the draws of its experiment from those of others.
+    pub(crate) fn draw(&self) -> Draw {
+        self.draw
     }
 
     /// Whether it is one of several.
@@ -223,5 +232,13 @@ mod tests {
         let ((met, failed), ()) = tokio::join!(waiting, failing);
         assert_eq!(met.map_err(|error| error.to_string()), Err("no timer: none".to_owned()));
         assert_eq!(failed, PatternError::Timer("none".to_owned()));
+    }
+
+    #[test]
+    fn threads_of_one_experiment_draw_alike_and_those_of_others_do_not() {
+        let draws = |repetition| Member::together(&[2, 1], repetition).iter().map(Member::draw).collect::<Vec<_>>();
+        let of = |repetition, group| Draw { repetition, group };
+        assert_eq!(draws(0), [of(0, 0), of(0, 0), of(0, 1)]);
+        assert_eq!(draws(3), [of(3, 0), of(3, 0), of(3, 1)]);
     }
 }

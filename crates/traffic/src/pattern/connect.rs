@@ -15,7 +15,7 @@ use super::deliver;
 use super::pacer::Pacer;
 use super::stage::{Stage, is_stamped, nanoseconds};
 use super::{Bench, PatternError, stamp};
-use crate::driver::{Answer, Client, Driver, DriverError, Request, Role, Sink};
+use crate::driver::{Answer, Arrival, Client, Driver, DriverError, Request, Role, Sink};
 use crate::experiment::{Experiment, Operation, Visit};
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
 use crate::outcome::{Bytes, Outcome};
@@ -51,7 +51,8 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     let visits = Rc::new(Visits::begin(experiment, &stage));
     let mut visitors = JoinSet::new();
     for number in 0..experiment.publishers {
-        let pacer = Pacer::of(experiment, number).map_err(|error| PatternError::Timer(error.to_string()))?;
+        let pacer =
+            Pacer::of(experiment, stage.draw, number).map_err(|error| PatternError::Timer(error.to_string()))?;
         visitors.spawn_local(come_and_go(Rc::clone(&visits), Rc::clone(&bench.publishers), number, pacer));
     }
     visits.all(visitors).await?;
@@ -132,8 +133,12 @@ impl Visits {
     /// The counts of visitors and subscribers together.
     fn outcome(&self, seconds: f64) -> Outcome {
         let heard = self.stage.ledger.borrow_mut().finish();
+        let counted = self.counted.take();
         Outcome {
             seconds,
+            errors: counted.errors + heard.errors,
+            first_error: counted.first_error.clone().or(heard.first_error),
+            foreign: heard.foreign,
             expected: heard.expected,
             delivered: heard.delivered,
             duplicates: heard.duplicates,
@@ -143,7 +148,7 @@ impl Visits {
             delivery: heard.delivery,
             per_tenth: heard.per_tenth,
             slices: heard.slices,
-            ..self.counted.take()
+            ..counted
         }
     }
 
@@ -269,7 +274,11 @@ impl Sink for Answers {
         }
     }
 
-    fn message(&mut self, _: &[u8]) {}
+    fn message(&mut self, _: Arrival<'_>) {}
+
+    fn stray(&mut self, what: &str) {
+        self.refused = Some(what.to_owned());
+    }
 }
 
 impl<'a> Burst<'a> {

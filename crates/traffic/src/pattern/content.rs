@@ -33,6 +33,17 @@ impl Content {
     pub(crate) fn is(&self, payload: &[u8]) -> bool {
         payload.len() == self.whole.len() && payload.get(self.stamp_bytes..) == self.whole.get(self.stamp_bytes..)
     }
+
+    /// Whether it is the message that is kept for those who ask, where others have stamps.
+    pub(crate) fn is_kept(&self, payload: &[u8]) -> bool {
+        self.stamp_bytes > 0 && payload == self.whole
+    }
+
+    /// Whether a payload of no message is what is left of one of them: its stamp cannot be read, and all behind it is
+    /// there, or not even all of the stamp.
+    pub(crate) fn is_damaged(&self, has_stamp: bool, payload: &[u8]) -> bool {
+        self.stamp_bytes > 0 && !has_stamp && (payload.len() < self.stamp_bytes || self.is(payload))
+    }
 }
 
 #[cfg(test)]

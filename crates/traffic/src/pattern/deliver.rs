@@ -20,7 +20,7 @@ use super::stage::{Stage, may_break, nanoseconds};
 use super::subscriber::Subscriber;
 use super::unconnected::unconnected;
 use super::{Bench, PatternError, stamp};
-use crate::driver::{Answer, DriverError, Request, Role, Sink};
+use crate::driver::{Answer, Arrival, DriverError, Request, Role, Sink};
 use crate::experiment::{Clock, Experiment, Operation};
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
@@ -148,7 +148,7 @@ pub(crate) async fn keep(client: &Shared, topic: &str, experiment: &Experiment) 
                 Answer::Lost => Err(DriverError::Connection("the retained message was never acknowledged".to_owned())),
             });
         }
-        fn message(&mut self, _: &[u8]) {}
+        fn message(&mut self, _: Arrival<'_>) {}
     }
     let payload = stamp::filler(experiment.payload_bytes, experiment.seed);
     client.borrow_mut().submit(Request::Publish { topic, payload: &payload }, 0)?;

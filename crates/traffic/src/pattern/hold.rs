@@ -12,7 +12,7 @@ use super::comings::{Comings, Departures};
 use super::connections::{Connections, Shared};
 use super::stage::may_break;
 use super::{Bench, Closed, PatternError};
-use crate::driver::{Answer, Driver, Role, Sink};
+use crate::driver::{Answer, Arrival, Driver, Role, Sink};
 use crate::experiment::Experiment;
 use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
@@ -118,7 +118,7 @@ async fn ended(client: Shared) -> String {
     struct Nothing;
     impl Sink for Nothing {
         fn done(&mut self, _: u64, _: Answer<'_>) {}
-        fn message(&mut self, _: &[u8]) {}
+        fn message(&mut self, _: Arrival<'_>) {}
     }
     poll_fn(|cx| {
         let mut client = client.borrow_mut();

@@ -4,24 +4,31 @@
 //! those of one topic, where the n-th arrival counts as the n-th message. Times are nanoseconds since the start of the
 //! pattern. A message that arrives in order costs a few instructions.
 
+mod followed;
 mod row;
 mod seen;
 
 use std::collections::BTreeMap;
 
+pub(crate) use self::followed::{Followed, Topics};
 use self::row::Row;
 use self::seen::{Kind, Seen};
 use super::content::{ALTERED, Content};
 use super::live::Sample;
 use super::slices::Slices;
 use super::stamp::Stamp;
-use crate::driver::Answer;
+use crate::driver::{Answer, Arrival};
 use crate::outcome::Outcome;
 
 /// Of `Outcome::per_tenth`.
 const TENTH_NS: u64 = 100_000_000;
 /// Tenths that are kept: more than a day. A clock gone mad must not fill the memory.
 const TENTHS_MAX: usize = 1_000_000;
+
+/// The texts of errors for messages that nobody has sent to their subscriber.
+const NOBODYS: &str = "a message that nobody has sent";
+const MISROUTED: &str = "a message that was sent to another topic than its subscriber follows";
+const MISNAMED: &str = "a message under another topic than it was sent to";
 
 /// The row of messages of one publisher, or of one topic.
 #[derive(Debug, Default)]
@@ -53,6 +60,8 @@ struct Batch {
 /// One subscriber.
 #[derive(Debug, Default)]
 struct Reader {
+    /// Lanes of which messages may come.
+    followed: Followed,
     lanes: BTreeMap<u32, Seen>,
     /// The lane of the last message, which is mostly that of the next.
     current: Option<(u32, Seen)>,
@@ -69,7 +78,11 @@ pub(crate) struct Ledger {
     readers: Vec<Reader>,
     content: Content,
     stamp: Stamp,
+    /// The topics that messages have to name, where their protocol has them named.
+    topics: Option<Topics>,
     outcome: Outcome,
+    /// Of the measured operations, those that have not been answered.
+    unanswered: u64,
     /// When the measurement began; none: it has not.
     began_ns: Option<u64>,
     last_ns: u64,
@@ -98,20 +111,25 @@ impl Ledger {
         self.stamp = stamp;
     }
 
+    /// Messages come on these topics.
+    pub(crate) fn named(&mut self, topics: Topics) {
+        self.topics = Some(topics);
+    }
+
     /// Counts by slices of this length, too.
     pub(crate) fn slice(&mut self, slice_ns: Option<u64>) {
         self.slice_ns = slice_ns;
     }
 
     /// One more subscriber, who follows these lanes. Returns its place.
-    pub(crate) fn add_reader(&mut self, lanes: &[u32], stamped: bool, conflates: bool) -> usize {
-        for number in lanes {
-            if let Some(lane) = self.lane_mut(*number) {
+    pub(crate) fn add_reader(&mut self, followed: Followed, stamped: bool, conflates: bool) -> usize {
+        for place in followed.of(self.lanes.len()) {
+            if let Some(lane) = self.lanes.get_mut(place) {
                 lane.fan_out += 1;
             }
         }
-        let unstamped = lanes.first().copied().filter(|_| !stamped);
-        self.readers.push(Reader { unstamped, conflates, ..Reader::default() });
+        let unstamped = Some(followed.first()).filter(|_| !stamped);
+        self.readers.push(Reader { followed, unstamped, conflates, ..Reader::default() });
         self.readers.len() - 1
     }
 
@@ -126,7 +144,7 @@ impl Ledger {
     /// From now on everything counts.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         (self.deliveries, self.answers) = (Row::default(), Row::default());
-        self.outcome = Outcome::default();
+        (self.outcome, self.unanswered) = (Outcome::default(), 0);
         self.began_ns = Some(now_ns);
         self.slices = Slices::of(self.slice_ns, now_ns);
         self.last_ns = now_ns;
@@ -169,6 +187,7 @@ impl Ledger {
         if measuring {
             let fan_out = lane.fan_out;
             self.outcome.sent += 1;
+            self.unanswered += 1;
             self.outcome.expected += u64::from(fan_out);
             self.slices.expect(due_ns, u64::from(fan_out));
             if self.is_storm {
@@ -223,6 +242,7 @@ impl Ledger {
         }
         let due_ns;
         (due_ns, lane.answered) = lane.due(number, Some(lane.answered));
+        self.unanswered = self.unanswered.saturating_sub(1);
         match answer {
             Answer::Success(_) => {
                 self.outcome.acknowledged += 1;
@@ -256,22 +276,40 @@ impl Ledger {
         self.outcome.first_error.get_or_insert_with(|| why.to_owned());
     }
 
-    /// A message arrived. Returns whether it was one of ours. One with another payload than was sent is an error, and
-    /// not delivered.
-    pub(crate) fn arrived(&mut self, reader: usize, payload: &[u8], now_ns: u64) -> bool {
+    /// A message arrived. Returns whether it was one of ours. One that nobody has sent to this subscriber, and one with
+    /// another payload than was sent, is an error, and not delivered.
+    pub(crate) fn arrived(&mut self, reader: usize, arrival: Arrival<'_>, now_ns: u64) -> bool {
+        let Arrival { topic, is_kept, payload } = arrival;
         let Some(reader) = self.readers.get_mut(reader) else { return false };
         let stamped = match reader.unstamped {
             Some(lane) => Some((lane, reader.seen(lane).next)),
             None => self.stamp.read(payload),
         };
-        let Some((lane_number, number)) = stamped else { return false };
-        let lane = usize::try_from(lane_number).ok().and_then(|lane| self.lanes.get_mut(lane));
-        let Some(lane) = lane.filter(|lane| number < lane.next) else { return false };
+        let lane = stamped.and_then(|(lane, number)| {
+            let known = self.lanes.get_mut(usize::try_from(lane).ok()?)?;
+            (number < known.next).then_some((known, lane, number))
+        });
+        let Some((lane, lane_number, number)) = lane else {
+            // A message that was kept is from before this repetition, or for those who ask.
+            if self.began_ns.is_some() && !is_kept && !self.content.is_kept(payload) {
+                self.unknown(stamped.is_some(), payload);
+            }
+            return false;
+        };
+        let is_measured = self.began_ns.is_some() && number >= lane.measured_from;
         if !self.content.is(payload) {
-            if self.began_ns.is_some() && number >= lane.measured_from {
+            if is_measured {
                 self.failed(ALTERED);
             }
             return true;
+        }
+        let is_misrouted = !reader.followed.has(lane_number);
+        let is_named = |topics: &Topics| topic.is_none_or(|topic| topics.has(lane_number, topic));
+        if is_misrouted || !self.topics.as_ref().is_none_or(is_named) {
+            if is_measured {
+                self.foreign(if is_misrouted { MISROUTED } else { MISNAMED });
+            }
+            return false;
         }
         let conflates = reader.conflates;
         let seen = reader.seen(lane_number);
@@ -284,7 +322,7 @@ impl Ledger {
             Kind::Duplicate => 0,
         };
         lane.outstanding = lane.outstanding.saturating_sub(settled);
-        if self.began_ns.is_none() || number < lane.measured_from {
+        if !is_measured {
             return true;
         }
         let superseded = if conflates { u64::from(skipped.min(number - lane.measured_from)) } else { 0 };
@@ -298,6 +336,17 @@ impl Ledger {
         }
         self.count(kind, due_ns, now_ns);
         true
+    }
+
+    /// A message came that is none of those that were sent. It may be one of them, with a stamp that is damaged.
+    fn unknown(&mut self, has_stamp: bool, payload: &[u8]) {
+        if self.content.is_damaged(has_stamp, payload) { self.failed(ALTERED) } else { self.foreign(NOBODYS) }
+    }
+
+    /// A message came that nobody has sent to its subscriber.
+    fn foreign(&mut self, why: &str) {
+        self.outcome.foreign += 1;
+        self.failed(why);
     }
 
     fn count(&mut self, kind: Kind, due_ns: u64, now_ns: u64) {
@@ -334,10 +383,10 @@ impl Ledger {
         (self.lanes.iter().all(|lane| lane.outstanding == 0), self.last_ns)
     }
 
-    /// The counts of this moment.
-    pub(crate) fn sample(&self, now_ns: u64) -> Sample {
+    /// The counts of this moment; with the latency of deliveries, else of answers.
+    pub(crate) fn sample(&self, delivers: bool, now_ns: u64) -> Sample {
         let Outcome { sent, acknowledged, delivered, errors, delivery, answer, .. } = &self.outcome;
-        let latency = if delivery.is_empty() { answer } else { delivery };
+        let latency = if delivers { delivery } else { answer };
         Sample {
             seconds: std::time::Duration::from_nanos(self.since_began(now_ns).unwrap_or_default()).as_secs_f64(),
             sent: *sent,
@@ -356,6 +405,7 @@ impl Ledger {
         self.answers.flush(&mut self.outcome.answer);
         let mut outcome = std::mem::take(&mut self.outcome);
         outcome.slices = std::mem::take(&mut self.slices).finish();
+        outcome.unanswered = self.unanswered;
         let began = self.began_ns.unwrap_or(self.last_ns);
         outcome.seconds = std::time::Duration::from_nanos(self.last_ns.saturating_sub(began)).as_secs_f64();
         outcome

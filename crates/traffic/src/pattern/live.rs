@@ -65,8 +65,9 @@ impl Ticker {
     /// Takes one.
     pub(super) fn sample(&mut self, stage: &Stage) {
         let Some((live, _)) = &self.to else { return };
-        let sample = stage.ledger.borrow().sample(stage.now_ns());
-        let done = |sample: &Sample| if sample.delivered > 0 { sample.delivered } else { sample.acknowledged };
+        let delivers = stage.experiment.delivers();
+        let sample = stage.ledger.borrow().sample(delivers, stage.now_ns());
+        let done = |sample: &Sample| if delivers { sample.delivered } else { sample.acknowledged };
         let since = sample.seconds - self.before.seconds;
         #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
         let more = done(&sample).saturating_sub(done(&self.before)) as f64;

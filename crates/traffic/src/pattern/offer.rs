@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::time::Duration;
 
-use super::schedule::Schedule;
+use super::schedule::{Draw, Schedule};
 use super::stage::nanoseconds;
 use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
@@ -54,10 +54,10 @@ impl Line {
 }
 
 impl Offer {
-    pub(crate) fn new(experiment: &Experiment, publishers: &[u32]) -> Self {
+    pub(crate) fn new(experiment: &Experiment, draw: Draw, publishers: &[u32]) -> Self {
         let line = |rate: f64, number: u32| Line {
             publisher: number,
-            schedule: Schedule::new(experiment, rate, number),
+            schedule: Schedule::new(experiment, draw, rate, number),
             begun: 0,
             // Visitors share the count.
             most: if experiment.operation == Operation::Connect { u64::MAX } else { share(experiment, number) },
@@ -223,7 +223,7 @@ mod tests {
         let mut experiment = Experiment { rate: Some(1_000.0), publishers: 4, ..Experiment::default() };
         change(&mut experiment);
         let numbers: Vec<u32> = (0..experiment.publishers).collect();
-        let offer = Offer::new(&experiment, &numbers);
+        let offer = Offer::new(&experiment, Draw::default(), &numbers);
         offer.start(SECOND);
         offer
     }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::alarm::Alarm;
-use super::schedule::Schedule;
+use super::schedule::{Draw, Schedule};
 use crate::experiment::Experiment;
 
 /// Wakes one publisher when its next operation is due.
@@ -19,9 +19,9 @@ impl Pacer {
     ///
     /// # Errors
     /// There is no timer.
-    pub(crate) fn of(experiment: &Experiment, number: u32) -> std::io::Result<Option<Self>> {
+    pub(crate) fn of(experiment: &Experiment, draw: Draw, number: u32) -> std::io::Result<Option<Self>> {
         let Some(rate) = experiment.rate else { return Ok(None) };
-        Ok(Some(Self { alarm: Alarm::new()?, schedule: Schedule::new(experiment, rate, number), done: 0 }))
+        Ok(Some(Self { alarm: Alarm::new()?, schedule: Schedule::new(experiment, draw, rate, number), done: 0 }))
     }
 
     /// When the next operation is due, in nanoseconds since the first of all.
@@ -55,7 +55,7 @@ mod tests {
     #[tokio::test]
     async fn publishers_take_turns() {
         let experiment = Experiment { rate: Some(1_000.0), publishers: 4, ..Experiment::default() };
-        let mut second = Pacer::of(&experiment, 1).unwrap().unwrap();
+        let mut second = Pacer::of(&experiment, Draw::default(), 1).unwrap().unwrap();
         assert_eq!(second.next_ns(), 1_000_000);
         second.advance();
         assert_eq!(second.next_ns(), 5_000_000);

@@ -16,7 +16,7 @@ use super::pacer::Pacer;
 use super::pause::Pause;
 use super::stage::{Stage, is_stamped};
 use super::stamp;
-use crate::driver::{Answer, Client, DriverError, Request, Sink};
+use crate::driver::{Answer, Arrival, Client, DriverError, Request, Sink};
 use crate::experiment::{Door, Experiment, Operation, Qos};
 
 /// Bytes that go into a client before it writes and others have their turn. More at once would come in bursts that no
@@ -81,7 +81,7 @@ impl Publisher {
             0 => u64::MAX,
             in_flight => (u64::from(in_flight) / publishers).max(1),
         };
-        let pacer = Pacer::of(experiment, number)?;
+        let pacer = Pacer::of(experiment, stage.draw, number)?;
         let pause = Pause::of(experiment)?;
         let topic = stage.topic(number);
         let message = experiment.payload_bytes.saturating_add(topic.len() + header_bytes(experiment.door));
@@ -330,15 +330,17 @@ impl Sink for Answers<'_> {
             pause.begin(now_ns);
         }
         let Ok(number) = u32::try_from(tag) else { return };
-        let mut ledger = stage.ledger.borrow_mut();
         let is_other = matches!(answer, Answer::Success(payload)
             if stage.experiment.operation == Operation::Get && payload != publisher.payload);
-        if is_other {
-            return ledger.failed(ALTERED);
-        }
-        let is_end = stage.experiment.operation != Operation::Deliver || stage.experiment.subscribers == 0;
+        let answer = if is_other { Answer::Refused(ALTERED) } else { answer };
+        let is_end = !stage.experiment.delivers();
+        let mut ledger = stage.ledger.borrow_mut();
         ledger.answered(publisher.lane, number, answer, now_ns, is_end);
     }
 
-    fn message(&mut self, _: &[u8]) {}
+    fn message(&mut self, _: Arrival<'_>) {}
+
+    fn stray(&mut self, what: &str) {
+        self.publisher.stage.ledger.borrow_mut().failed(what);
+    }
 }

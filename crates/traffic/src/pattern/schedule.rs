@@ -6,6 +6,34 @@ use std::rc::Rc;
 use super::course::Course;
 use crate::experiment::{Arrivals, Experiment};
 
+/// Tells draws of the same seed apart. Without it every repetition would have the same times, and so would all groups
+/// of a fleet, whose publishers would send at the same moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Draw {
+    /// Which repetition it is, from 0.
+    pub repetition: u32,
+    /// Which of the experiments that are done at the same time, from 0.
+    pub group: u32,
+}
+
+impl Draw {
+    /// The seed of one publisher. Each word is mixed into those before it by a bijection, so that no two publishers of
+    /// a group have the same.
+    fn seed(self, seed: u64, number: u32) -> u64 {
+        [self.repetition, self.group, number]
+            .into_iter()
+            .fold(mixed(seed), |state, word| mixed(state ^ u64::from(word)))
+    }
+}
+
+/// A step of SplitMix64 (Steele et al. 2014).
+fn mixed(state: u64) -> u64 {
+    let state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
 /// A schedule, in nanoseconds since the first operation of all publishers was due.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
@@ -29,7 +57,7 @@ struct Drawn {
 
 impl Schedule {
     /// Publisher `number` of an experiment with this rate: together, publishers send one after the other.
-    pub(crate) fn new(experiment: &Experiment, rate: f64, number: u32) -> Self {
+    pub(crate) fn new(experiment: &Experiment, draw: Draw, rate: f64, number: u32) -> Self {
         let course = Course::of(experiment, rate);
         let publishers = f64::from(experiment.publishers.max(1));
         let interval_ns = 1e9 / course.highest() * publishers;
@@ -37,7 +65,7 @@ impl Schedule {
         let (burst, drawn) = match experiment.arrivals {
             Arrivals::Even => (1, None),
             Arrivals::Burst(size) => (u64::from(size.max(1)), None),
-            Arrivals::Poisson => (1, Some(Rc::new(RefCell::new(Drawn::new(experiment.seed, number))))),
+            Arrivals::Poisson => (1, Some(Rc::new(RefCell::new(Drawn::new(draw.seed(experiment.seed, number)))))),
         };
         Self { interval_ns, offset_ns, burst, course, drawn }
     }
@@ -76,15 +104,10 @@ impl Schedule {
 }
 
 impl Drawn {
-    /// Each publisher has times of its own, the same for the same seed.
-    fn new(seed: u64, number: u32) -> Self {
-        let state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(u64::from(number)) | 1;
-        let mut drawn = Self { state, last_ns: 0.0, times_ns: Vec::new() };
-        // The first values of similar seeds are similar.
-        for _ in 0..8 {
-            drawn.share();
-        }
-        drawn
+    /// The same times for the same seed.
+    fn new(seed: u64) -> Self {
+        // xorshift never leaves zero.
+        Self { state: seed.max(1), last_ns: 0.0, times_ns: Vec::new() }
     }
 
     fn due_before(&mut self, elapsed_ns: u64, mean_ns: f64, course: &Course) -> u64 {
@@ -126,7 +149,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn schedule(rate: f64, number: u32, publishers: u32, arrivals: Arrivals) -> Schedule {
-        Schedule::new(&Experiment { publishers, arrivals, ..Experiment::default() }, rate, number)
+        Schedule::new(&Experiment { publishers, arrivals, ..Experiment::default() }, Draw::default(), rate, number)
     }
 
     #[test]
@@ -152,7 +175,7 @@ mod tests {
         let (rate, rate_to, warm_up_seconds) = (Some(100.0), Some(900.0), 1.0);
         let experiment =
             Experiment { rate, rate_to, warm_up_seconds, publishers, arrivals, seconds: 5.0, ..Experiment::default() };
-        Schedule::new(&experiment, 100.0, number)
+        Schedule::new(&experiment, Draw::default(), 100.0, number)
     }
 
     #[test]
@@ -198,5 +221,42 @@ mod tests {
         let (before, places) = (again.due_before(times[777]), 777);
         assert_eq!((before, again.at(3)), (places, times[3]));
         assert_ne!(schedule(1_000.0, 1, 1, Arrivals::Poisson).at(0), times[0]);
+    }
+
+    /// Ten a second of each of these publishers.
+    fn poisson(seed: u64, draw: Draw, publishers: u32) -> Vec<Schedule> {
+        let experiment = Experiment { publishers, seed, arrivals: Arrivals::Poisson, ..Experiment::default() };
+        (0..publishers).map(|number| Schedule::new(&experiment, draw, 10.0 * f64::from(publishers), number)).collect()
+    }
+
+    fn first_of(schedule: &Schedule) -> [u64; 4] {
+        [0, 1, 2, 3].map(|place| schedule.at(place))
+    }
+
+    #[test]
+    fn no_publisher_repetition_or_group_has_the_times_of_another_and_each_has_its_own_again() {
+        let draws = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(repetition, group)| Draw { repetition, group });
+        let all = |seed| draws.into_iter().flat_map(move |draw| poisson(seed, draw, 64));
+        let times: Vec<[u64; 4]> = [1, 2, 3].into_iter().flat_map(all).map(|one| first_of(&one)).collect();
+        let mut apart = times.clone();
+        apart.sort_unstable();
+        apart.dedup_by(|one, other| one.iter().any(|time| other.contains(time)));
+        assert_eq!(apart.len(), 3 * 4 * 64);
+        assert_eq!(times, [1, 2, 3].into_iter().flat_map(all).map(|one| first_of(&one)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn publishers_together_are_a_poisson_process_too() {
+        for publishers in [2, 4, 16] {
+            let all = poisson(1, Draw::default(), publishers);
+            let before = |tenth: u64| all.iter().map(|one| one.due_before(tenth * SECOND / 10)).sum::<u64>();
+            let counts: Vec<f64> = (0..4_000).map(|tenth| (before(tenth + 1) - before(tenth)) as f64).collect();
+            let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+            let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / counts.len() as f64;
+            assert!((mean / f64::from(publishers) - 1.0).abs() < 0.1, "{mean} in a tenth of a second");
+            // The index of dispersion of counts is 1; of 4 000 it is right to five times the root of a two-thousandth.
+            // Of publishers in pairs it is 2.
+            assert!((variance / mean - 1.0).abs() < 0.112, "{publishers}: {variance} of {mean}");
+        }
     }
 }

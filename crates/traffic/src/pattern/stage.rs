@@ -12,8 +12,9 @@ use super::Closed;
 use super::comings::Comings;
 use super::company::Member;
 use super::content::Content;
-use super::ledger::Ledger;
+use super::ledger::{Followed, Ledger, Topics};
 use super::offer::Offer;
+use super::schedule::Draw;
 use super::slices::Slices;
 use super::stamp::{STAMP_BYTES, Stamp};
 use crate::experiment::{Experiment, Follow, Operation};
@@ -23,6 +24,8 @@ use crate::measure::latency::Latency;
 /// Shared by every task of one thread.
 pub(crate) struct Stage {
     pub(crate) experiment: Experiment,
+    /// Tells the draws of Poisson arrivals from those of other repetitions and groups.
+    pub(crate) draw: Draw,
     pub(crate) ledger: RefCell<Ledger>,
     /// How messages are known again.
     pub(crate) stamp: Stamp,
@@ -60,15 +63,17 @@ impl Stage {
         let mut ledger = Ledger::new(lanes(experiment), Content::of(experiment));
         let stamp = Stamp::of(experiment.publishers);
         ledger.stamped(stamp);
+        ledger.named(Topics::of(experiment));
         ledger.slice(Slices::each_ns(experiment));
         if experiment.operation == Operation::Deliver {
             for subscriber in &subscribers {
-                let lanes = lanes_of_subscriber(experiment, *subscriber);
-                ledger.add_reader(&lanes, is_stamped(experiment), conflates);
+                let followed = followed(experiment, *subscriber);
+                ledger.add_reader(followed, is_stamped(experiment), conflates);
             }
         }
         Self {
             experiment: experiment.clone(),
+            draw: member.draw(),
             ledger: RefCell::new(ledger),
             stamp,
             epoch: member.epoch(),
@@ -77,7 +82,7 @@ impl Stage {
             publishers: Cell::new(count(&publishers)),
             finished: Cell::new(0),
             lateness: RefCell::default(),
-            offer: Offer::new(experiment, &publishers),
+            offer: Offer::new(experiment, member.draw(), &publishers),
             comings: Comings::new(experiment, count(&subscribers)),
             closed: RefCell::default(),
             may_break: may_break(experiment),
@@ -201,13 +206,12 @@ fn lanes(experiment: &Experiment) -> u32 {
     if is_stamped(experiment) { experiment.publishers } else { experiment.topics }
 }
 
-fn lanes_of_subscriber(experiment: &Experiment, subscriber: u32) -> Vec<u32> {
-    if experiment.follow == Follow::All {
-        return (0..experiment.publishers).collect();
-    }
+/// The lanes of a subscriber.
+fn followed(experiment: &Experiment, subscriber: u32) -> Followed {
     let topic = subscriber % experiment.topics;
-    if !is_stamped(experiment) {
-        return vec![topic];
+    match experiment.follow {
+        Follow::All => Followed::every(0, 1),
+        Follow::Topic if is_stamped(experiment) => Followed::every(topic, experiment.topics),
+        Follow::Topic => Followed::one(topic),
     }
-    (topic..experiment.publishers).step_by(usize::try_from(experiment.topics).unwrap_or(usize::MAX)).collect()
 }

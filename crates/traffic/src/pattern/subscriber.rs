@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::comings::Leaving;
 use super::connections::{CONNECT_MAX, Shared};
 use super::stage::Stage;
-use crate::driver::{Answer, Driver, DriverError, Request, Role, Sink};
+use crate::driver::{Answer, Arrival, Driver, DriverError, Request, Role, Sink};
 
 /// One subscriber.
 pub(crate) struct Subscriber {
@@ -116,12 +116,15 @@ impl Sink for Arrivals<'_> {
         });
     }
 
-    fn message(&mut self, payload: &[u8]) {
+    fn message(&mut self, arrival: Arrival<'_>) {
         let stage = &self.subscriber.stage;
         let now_ns = *self.now_ns.get_or_insert_with(|| stage.now_ns());
-        // Other messages were retained before this run, or belong to other users of the gateway.
-        if stage.ledger.borrow_mut().arrived(self.subscriber.place, payload, now_ns) {
+        if stage.ledger.borrow_mut().arrived(self.subscriber.place, arrival, now_ns) {
             self.subscriber.heard = true;
         }
+    }
+
+    fn stray(&mut self, what: &str) {
+        self.subscriber.stage.ledger.borrow_mut().failed(what);
     }
 }

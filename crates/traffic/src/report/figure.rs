@@ -1,14 +1,15 @@
 //! The figures that a report shows: how each is computed from one repetition, its unit, and which direction is better.
 //!
-//! A "message" is a delivery at a subscriber; where nobody subscribes it is an answered operation, and where nothing is
-//! sent it is a connection. All figures per message divide by the same number.
+//! A "message" is a delivery at a subscriber; where nobody subscribes it is an answered operation: a request, a visit,
+//! or a connection that is held. That is a matter of the experiment and not of what came: nothing may have, and then
+//! the rate is 0 and there is no figure per message. All figures per message divide by the same number.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
 use super::number::Unit;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Operation};
 use crate::measure::latency::Latency;
 use crate::outcome::{Bytes, Energy, Outcome, Storm};
 
@@ -69,6 +70,10 @@ pub enum Figure {
     Reordered,
     /// Refusals and failures, and connections that broke.
     Errors,
+    /// Operations that nothing had answered when the drain ended.
+    Unanswered,
+    /// Of the errors, messages that nobody had sent to their subscriber.
+    Foreign,
     /// The gateway's processor time a message.
     GatewayCpu,
     /// The generator's processor time a message.
@@ -125,7 +130,7 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 42] = [
         Self::Rate,
         Self::Offered,
         Self::Achieved,
@@ -140,6 +145,8 @@ impl Figure {
         Self::Duplicates,
         Self::Reordered,
         Self::Errors,
+        Self::Unanswered,
+        Self::Foreign,
         Self::GatewayCpu,
         Self::GeneratorCpu,
         Self::Instructions,
@@ -196,6 +203,8 @@ impl Figure {
             Self::Duplicates => ("duplicates", "duplicates", Unit::Count, Lower),
             Self::Reordered => ("reordered", "reordered", Unit::Count, Lower),
             Self::Errors => ("errors", "errors", Unit::Count, Lower),
+            Self::Unanswered => ("unanswered", "unanswered", Unit::Count, Lower),
+            Self::Foreign => ("foreign", "foreign", Unit::Count, Lower),
             Self::GatewayCpu => ("gateway_cpu_us_per_message", "gateway CPU/msg", Unit::Microseconds, Lower),
             Self::GeneratorCpu => ("generator_cpu_us_per_message", "generator CPU/msg", Unit::Microseconds, Lower),
             Self::Instructions => ("gateway_instructions_per_message", "gateway instructions/msg", Unit::Count, Lower),
@@ -232,36 +241,40 @@ impl Figure {
     #[must_use]
     pub fn of(self, experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
         let gateway = outcome.gateway.as_ref();
+        let messages = messages(experiment, outcome);
         match self {
-            Self::Rate => per(messages(outcome), outcome.seconds),
+            Self::Rate => rate(experiment, outcome),
             Self::Offered => outcome.offered.and(experiment.mean_rate()),
             Self::Achieved => outcome.sending_seconds.and_then(|seconds| per(whole(outcome.sent), seconds)),
             Self::Unsent => outcome.unsent.map(whole),
-            Self::Goodput => per(messages(outcome) * float(experiment.payload_bytes), outcome.seconds)
-                .filter(|_| outcome.delivered + outcome.acknowledged > 0 && experiment.payload_bytes > 0),
-            Self::LatencyP50 => latency(outcome).percentile_us(50.0),
-            Self::LatencyP99 => latency(outcome).percentile_us(99.0),
-            Self::LatencyP999 => latency(outcome).percentile_us(99.9),
-            Self::LatencyMax => latency(outcome).max_us(),
+            Self::Goodput => rate(experiment, outcome)
+                .map(|rate| rate * float(experiment.payload_bytes))
+                .filter(|_| carries_payload(experiment)),
+            Self::LatencyP50 => latency(experiment, outcome).percentile_us(50.0),
+            Self::LatencyP99 => latency(experiment, outcome).percentile_us(99.0),
+            Self::LatencyP999 => latency(experiment, outcome).percentile_us(99.9),
+            Self::LatencyMax => latency(experiment, outcome).max_us(),
             Self::ConnectP50 => outcome.connect.percentile_us(50.0),
             Self::Lost => Some(whole(lost(outcome))),
             Self::Duplicates => Some(whole(outcome.duplicates)),
             Self::Reordered => Some(whole(outcome.reordered)),
             Self::Errors => Some(whole(outcome.errors + outcome.disconnects)),
-            Self::GatewayCpu => gateway.and_then(|used| per(used.cpu_us, messages(outcome))),
-            Self::GeneratorCpu => per(outcome.generator.cpu_us, messages(outcome)).filter(|used| *used > 0.0),
-            Self::Instructions => counted(gateway?.instructions, outcome),
-            Self::Cycles => counted(gateway?.cycles, outcome),
-            Self::GeneratorInstructions => counted(outcome.generator.instructions, outcome),
-            Self::GeneratorCycles => counted(outcome.generator.cycles, outcome),
+            Self::Unanswered => Some(whole(outcome.unanswered)),
+            Self::Foreign => Some(whole(outcome.foreign)),
+            Self::GatewayCpu => gateway.and_then(|used| per(used.cpu_us, messages)),
+            Self::GeneratorCpu => per(outcome.generator.cpu_us, messages).filter(|used| *used > 0.0),
+            Self::Instructions => counted(gateway?.instructions, messages),
+            Self::Cycles => counted(gateway?.cycles, messages),
+            Self::GeneratorInstructions => counted(outcome.generator.instructions, messages),
+            Self::GeneratorCycles => counted(outcome.generator.cycles, messages),
             Self::Memory => gateway.map(|used| whole(used.resident_bytes)).filter(|bytes| *bytes > 0.0),
             Self::PeakMemory => gateway.map(|used| whole(used.peak_resident_bytes)).filter(|bytes| *bytes > 0.0),
-            Self::PayloadBytes => Layers::of(&outcome.bytes)?.each(messages(outcome), |layers| Some(layers.payload)),
-            Self::ProtocolBytes => Layers::of(&outcome.bytes)?.each(messages(outcome), |layers| Some(layers.protocol)),
-            Self::SecurityBytes => Layers::of(&outcome.bytes)?.each(messages(outcome), |layers| layers.security),
-            Self::TransportBytes => Layers::of(&outcome.bytes)?.each(messages(outcome), |layers| layers.transport),
-            Self::TotalBytes => deepest(&outcome.bytes).and_then(|bytes| per(whole(bytes), messages(outcome))),
-            Self::Packets => frames(&outcome.bytes).and_then(|frames| per(whole(frames), messages(outcome))),
+            Self::PayloadBytes => Layers::of(&outcome.bytes)?.each(messages, |layers| Some(layers.payload)),
+            Self::ProtocolBytes => Layers::of(&outcome.bytes)?.each(messages, |layers| Some(layers.protocol)),
+            Self::SecurityBytes => Layers::of(&outcome.bytes)?.each(messages, |layers| layers.security),
+            Self::TransportBytes => Layers::of(&outcome.bytes)?.each(messages, |layers| layers.transport),
+            Self::TotalBytes => deepest(&outcome.bytes).and_then(|bytes| per(whole(bytes), messages)),
+            Self::Packets => frames(&outcome.bytes).and_then(|frames| per(whole(frames), messages)),
             Self::HandshakeBytes => {
                 deepest(&outcome.connect_bytes).and_then(|bytes| per(whole(bytes), connections(outcome)))
             }
@@ -271,10 +284,10 @@ impl Figure {
             Self::HandshakeCpu => {
                 outcome.gateway_connect.as_ref().and_then(|used| per(used.cpu_us, connections(outcome)))
             }
-            Self::EnergyGateway => joules(outcome, |energy| energy.gateway_j),
-            Self::EnergyBoard => joules(outcome, |energy| energy.board_j),
-            Self::EnergyRadio => joules(outcome, |energy| energy.radio_j),
-            Self::EnergyMeter => joules(outcome, |energy| energy.meter_j),
+            Self::EnergyGateway => joules(outcome, messages, |energy| energy.gateway_j),
+            Self::EnergyBoard => joules(outcome, messages, |energy| energy.board_j),
+            Self::EnergyRadio => joules(outcome, messages, |energy| energy.radio_j),
+            Self::EnergyMeter => joules(outcome, messages, |energy| energy.meter_j),
             Self::Away => outcome.comings.as_ref()?.away.percentile_us(50.0),
             Self::AllBack => storm(outcome)?.all_back_s.map(|seconds| seconds * 1e6),
             // Connections that are only held miss no messages.
@@ -287,11 +300,20 @@ impl Figure {
     }
 }
 
+/// Messages a second, of all the time that the schedule took, where there is one: the last of few operations is sent,
+/// and may arrive, an interval before its end.
+fn rate(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
+    let messages = messages(experiment, outcome);
+    let seconds = outcome.seconds.max(outcome.sending_seconds.unwrap_or_default());
+    let is_tried = outcome.sent + outcome.unsent.unwrap_or_default() > 0;
+    per(messages, seconds).or((is_tried && messages == 0.0).then_some(0.0))
+}
+
 /// Of deliveries, else of answers; with those of operations that were due and never sent, which have waited at least so
 /// long.
 #[must_use]
-pub fn latency(outcome: &Outcome) -> Cow<'_, Latency> {
-    let mut latency = Cow::Borrowed(if outcome.delivery.is_empty() { &outcome.answer } else { &outcome.delivery });
+pub fn latency<'a>(experiment: &Experiment, outcome: &'a Outcome) -> Cow<'a, Latency> {
+    let mut latency = Cow::Borrowed(if experiment.delivers() { &outcome.delivery } else { &outcome.answer });
     if !outcome.unsent_latency.is_empty() {
         latency.to_mut().add(&outcome.unsent_latency);
     }
@@ -331,8 +353,8 @@ fn storm(outcome: &Outcome) -> Option<&Storm> {
 }
 
 /// Millijoules a message.
-fn joules(outcome: &Outcome, of: fn(&Energy) -> Option<f64>) -> Option<f64> {
-    per(of(outcome.energy.as_ref()?)? * 1e3, messages(outcome))
+fn joules(outcome: &Outcome, messages: f64, of: fn(&Energy) -> Option<f64>) -> Option<f64> {
+    per(of(outcome.energy.as_ref()?)? * 1e3, messages)
 }
 
 /// Of the lowest layer that was counted.
@@ -356,9 +378,17 @@ pub(crate) fn lost(outcome: &Outcome) -> u64 {
     }
 }
 
-fn messages(outcome: &Outcome) -> f64 {
-    let counts = [outcome.delivered, outcome.acknowledged, outcome.connect.count()];
-    counts.into_iter().find(|count| *count > 0).map_or(0.0, whole)
+fn messages(experiment: &Experiment, outcome: &Outcome) -> f64 {
+    whole(if experiment.delivers() { outcome.delivered } else { outcome.acknowledged })
+}
+
+fn carries_payload(experiment: &Experiment) -> bool {
+    let sends = match experiment.operation {
+        Operation::Deliver | Operation::Get | Operation::Put | Operation::Post => true,
+        Operation::Connect => experiment.messages > 0,
+        Operation::Hold => false,
+    };
+    sends && experiment.payload_bytes > 0
 }
 
 fn connections(outcome: &Outcome) -> f64 {
@@ -366,8 +396,8 @@ fn connections(outcome: &Outcome) -> f64 {
 }
 
 /// Returns a count for each message.
-fn counted(count: Option<u64>, outcome: &Outcome) -> Option<f64> {
-    count.and_then(|count| per(whole(count), messages(outcome)))
+fn counted(count: Option<u64>, messages: f64) -> Option<f64> {
+    count.and_then(|count| per(whole(count), messages))
 }
 
 fn per(amount: f64, of: f64) -> Option<f64> {

@@ -55,7 +55,7 @@ impl<'a> Summary<'a> {
     #[must_use]
     pub fn latency(&self) -> Latency {
         let mut all = Latency::default();
-        self.used.iter().for_each(|outcome| all.add(&figure::latency(outcome)));
+        self.used.iter().for_each(|outcome| all.add(&figure::latency(&self.run.experiment, outcome)));
         all
     }
 }

@@ -7,7 +7,7 @@ use crate::measure::statistics::Interval;
 
 /// The figures that make columns, by what they are about; those at the end of the list are the first to go where there
 /// is no room.
-const COLUMNS: [(Figure, u8); 37] = [
+const COLUMNS: [(Figure, u8); 39] = [
     (Figure::Rate, 0),
     (Figure::Offered, 3),
     (Figure::Achieved, 1),
@@ -22,6 +22,8 @@ const COLUMNS: [(Figure, u8); 37] = [
     (Figure::Duplicates, 2),
     (Figure::Reordered, 2),
     (Figure::Errors, 1),
+    (Figure::Unanswered, 1),
+    (Figure::Foreign, 2),
     (Figure::GatewayCpu, 2),
     (Figure::GeneratorCpu, 6),
     (Figure::Instructions, 6),
@@ -98,13 +100,35 @@ fn medians(summaries: &[Summary<'_>], figure: Figure) -> Vec<f64> {
     summaries.iter().filter_map(|summary| summary.get(figure)).map(|interval| interval.median).collect()
 }
 
-/// The columns for which there is anything to show. Counts of what should not happen are there only where it did.
+/// The columns for which there is anything to show. Counts of what should not happen are there only where it did; a
+/// rate is there although it is 0.
 pub(crate) fn columns(summaries: &[Summary<'_>]) -> Vec<Column> {
     let column = |(figure, dispensable): (Figure, u8)| {
         let all = medians(summaries, figure);
         let highest = |summary: &Summary<'_>| summary.get(figure).is_some_and(|interval| interval.high > 0.0);
-        let is_shown = summaries.iter().any(highest) || (figure == Figure::Lost && !all.is_empty());
+        let is_shown =
+            summaries.iter().any(highest) || ([Figure::Rate, Figure::Lost].contains(&figure) && !all.is_empty());
         is_shown.then(|| Column { figure, scale: figure.meaning().unit.scale(all), dispensable })
     };
     COLUMNS.into_iter().filter_map(column).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+    use crate::outcome::{Outcome, Run};
+
+    #[test]
+    fn a_rate_of_nothing_is_shown_and_faults_only_where_there_are_any() {
+        let shown = |outcome: Outcome| {
+            let run = Run { outcomes: vec![outcome], ..Run::of(Experiment::default(), "a test".to_owned()) };
+            columns(&[Summary::of(&run, "run".to_owned())]).iter().map(|column| column.figure).collect::<Vec<_>>()
+        };
+        let nothing = Outcome { sent: 5, expected: 5, seconds: 1.0, ..Outcome::default() };
+        assert_eq!(shown(nothing.clone()), [Figure::Rate, Figure::Lost]);
+        let faulty = Outcome { unanswered: 2, errors: 3, foreign: 1, ..nothing };
+        let faults = [Figure::Rate, Figure::Lost, Figure::Errors, Figure::Unanswered, Figure::Foreign];
+        assert_eq!(shown(faulty), faults);
+    }
 }

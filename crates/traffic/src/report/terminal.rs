@@ -6,7 +6,7 @@ use super::grid::{Grid, wrapped};
 use super::number::Scale;
 use super::summary::Summary;
 use super::table::{self, Column};
-use super::warning;
+use super::warning::{self, Warning};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,8 +101,26 @@ fn more(left_out: &[Figure], width: Option<usize>) -> String {
     wrapped(&format!("{columns} not fit; --columns NAME,… prints any of: {}.", names.join(", ")), "", width)
 }
 
-/// One line for each warning.
+/// One line for each warning. A peer's words may be in it, and say nothing to a terminal.
 #[must_use]
 pub fn warnings(summaries: &[Summary<'_>]) -> String {
-    warning::warnings(summaries).iter().map(|warning| format!("! {warning}\n")).collect()
+    let line = |warning: &Warning| format!("! {}\n", warning.to_string().replace(char::is_control, "\u{fffd}"));
+    warning::warnings(summaries).iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+    use crate::outcome::{Outcome, Run};
+
+    #[test]
+    fn words_of_a_peer_are_no_commands_to_a_terminal() {
+        let outcome =
+            Outcome { errors: 1, first_error: Some("5.03: \u{1b}[2J\nevil".to_owned()), ..Outcome::default() };
+        let run = Run { outcomes: vec![outcome; 5], ..Run::of(Experiment::default(), "a test".to_owned()) };
+        let said = warnings(&[Summary::of(&run, "run".to_owned())]);
+        assert!(said.contains("5.03: \u{fffd}[2J\u{fffd}evil\n") && !said.contains('\u{1b}'), "{said:?}");
+        assert_eq!(said.lines().count(), 1, "{said:?}");
+    }
 }

@@ -53,7 +53,8 @@ impl Threshold {
         if !self.holds(interval.median) {
             return Crossing::Within;
         }
-        if summary.is_bound && is_of_pace(unit) {
+        // No pace of the generator makes nothing of something.
+        if summary.is_bound && is_of_pace(unit) && interval.median > 0.0 {
             return Crossing::Unknown(format!("{label}: {self} cannot be told, the generator set the pace"));
         }
         Crossing::Crossed(format!("{label}: {title} is {}, and {self} fails", with_unit(unit, interval.median)))
@@ -171,6 +172,7 @@ mod tests {
         assert!(matches!(on("gateway_cpu>3us", &run(900, None)), Crossing::Unknown(_)));
         let bound = run(900, Some("its core was busy"));
         assert!(matches!(on("rate<1000/s", &bound), Crossing::Unknown(_)));
+        assert!(matches!(on("rate<1000/s", &run(0, Some("its core was busy"))), Crossing::Crossed(_)));
         // However fast the generator was, what is lost is lost; and more than enough is enough.
         assert!(matches!(on("lost>0", &bound), Crossing::Crossed(_)));
         assert_eq!(on("rate<800/s", &bound), Crossing::Within);

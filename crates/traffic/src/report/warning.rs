@@ -42,7 +42,10 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
                 problem(summary),
                 limited(summary),
                 behind(summary),
+                fruitless(summary),
                 errors(summary),
+                unanswered(summary),
+                foreign(summary),
                 away(summary),
                 wide(summary),
                 unseeded(summary),
@@ -59,14 +62,22 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
     all
 }
 
+/// Repetitions that failed. The first reason comes first: those after it may have found nobody any more.
 fn problem(summary: &Summary<'_>) -> Option<String> {
     let Run { problem, failed, .. } = summary.run;
-    let replaced = || match failed.as_slice() {
-        [] => None,
-        [only] => Some(format!("a repetition failed: {only}")),
-        [first, ..] => Some(format!("{} repetitions failed; the first: {first}", failed.len())),
-    };
-    problem.clone().or_else(replaced)
+    match (problem, failed.as_slice()) {
+        (None, []) => None,
+        (None, [only]) => Some(format!("a repetition failed: {only}")),
+        (None, [first, ..]) => Some(format!("{} repetitions failed; the first: {first}", failed.len())),
+        (Some(problem), [first, ..]) if first != problem => Some(format!("{first}; and then: {problem}")),
+        (Some(problem), _) => Some(problem.clone()),
+    }
+}
+
+/// Figures of such a run are those of nothing.
+fn fruitless(summary: &Summary<'_>) -> Option<String> {
+    let is_all = summary.run.is_fruitless();
+    is_all.then(|| "no operation succeeded in any repetition: nothing was measured".to_owned())
 }
 
 /// An interval that did not become as narrow as `--until` asked for; the widest.
@@ -117,6 +128,17 @@ fn errors(summary: &Summary<'_>) -> Option<String> {
         let first = first.map(|text| format!("; the first: {text}")).unwrap_or_default();
         format!("{failed} operations failed and {broken} connections broke{first}")
     })
+}
+
+fn unanswered(summary: &Summary<'_>) -> Option<String> {
+    let unanswered: u64 = summary.used.iter().map(|outcome| outcome.unanswered).sum();
+    let sent: u64 = summary.used.iter().map(|outcome| outcome.sent).sum();
+    (unanswered > 0).then(|| format!("of {sent} operations {unanswered} were never answered"))
+}
+
+fn foreign(summary: &Summary<'_>) -> Option<String> {
+    let foreign: u64 = summary.used.iter().map(|outcome| outcome.foreign).sum();
+    (foreign > 0).then(|| format!("{foreign} messages came that nobody had sent to their subscriber"))
 }
 
 /// Clients that left, and were not back when it ended.
@@ -255,6 +277,11 @@ mod tests {
         let all: Vec<_> = warnings(&[Summary::of(&run, "run".to_owned())]).iter().map(ToString::to_string).collect();
         let wide = "run: rate is known to ±25.0 % only, not to ±2 % as was asked for";
         assert_eq!(all, ["run: a repetition failed: the gateway died", wide]);
+        let died = "the connection of publisher 0 ended 1.004 s after the measurement began: Connection reset";
+        let failed = vec![died.to_owned(), "Connection refused".to_owned()];
+        let gone = Run { problem: failed.last().cloned(), failed, outcomes: Vec::new(), ..run.clone() };
+        let said: Vec<_> = warnings(&[Summary::of(&gone, "run".to_owned())]).iter().map(ToString::to_string).collect();
+        assert_eq!(said, [format!("run: {died}; and then: Connection refused")]);
         let narrow = Run { until: Some(0.25), failed: Vec::new(), ..run };
         assert!(warnings(&[Summary::of(&narrow, "run".to_owned())]).is_empty());
     }

@@ -32,6 +32,22 @@ pub(crate) enum Fault {
     Alters(u64),
     /// The last byte of every n-th message is missing.
     Cuts(u64),
+    /// The first byte of every n-th message is one that no stamp has.
+    Damages(u64),
+    /// Every n-th message is forwarded without a payload.
+    Empties(u64),
+    /// Every n-th message comes twice, the first time with other bytes than anybody has sent.
+    Invents(u64),
+    /// Messages are forwarded to the subscribers of the other topic, of two.
+    Misroutes,
+    /// Every n-th message is forwarded under another topic.
+    Misnames(u64),
+    /// Nothing is forwarded from the n-th message on.
+    Swallows(u64),
+    /// No message is acknowledged from the n-th on.
+    Unacknowledged(u64),
+    /// Every n-th message is acknowledged twice.
+    Reacknowledges(u64),
     /// Each message takes so long, and those behind it wait.
     Takes(Duration),
     /// Each CONNECT is answered so late.
@@ -107,6 +123,8 @@ fn end(fault: Fault, all: &Mutex<Vec<TcpStream>>, is_dead: &Mutex<bool>) {
         Fault::None | Fault::Drops(_) | Fault::Doubles(_) | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => {
             return;
         }
+        Fault::Damages(_) | Fault::Empties(_) | Fault::Invents(_) | Fault::Misroutes | Fault::Misnames(_) => return,
+        Fault::Swallows(_) | Fault::Unacknowledged(_) | Fault::Reacknowledges(_) => return,
         Fault::GreetsInTurn(_) | Fault::Takes(_) | Fault::Greets(_) | Fault::Stalls(..) | Fault::AcceptsOnly(_) => {
             return;
         }
@@ -151,8 +169,9 @@ fn serve(mut stream: TcpStream, number: u32, state: &Mutex<State>) {
                 if first & RETAINED == RETAINED {
                     lock(state).retained.insert(topic.to_vec(), payload.to_vec());
                 }
-                lock(state).forward(topic, payload);
-                if qos > 0 { stream.write_all(&[&[0x40, 2], id].concat()) } else { Ok(()) }
+                let acknowledgements = lock(state).forward(topic, payload);
+                let acknowledgements = if qos > 0 { acknowledgements } else { 0 };
+                stream.write_all(&[&[0x40, 2], id].concat().repeat(acknowledgements))
             }
             DISCONNECT => stream.shutdown(Shutdown::Both),
             PINGREQ => stream.write_all(&[0xd0, 0]),
@@ -165,8 +184,9 @@ fn serve(mut stream: TcpStream, number: u32, state: &Mutex<State>) {
 }
 
 impl State {
-    /// Forwards a message at QoS 0. All publishers wait for it, as with a broker of one thread.
-    fn forward(&mut self, topic: &[u8], payload: &[u8]) {
+    /// Forwards a message at QoS 0, and says how often it is acknowledged. All publishers wait for it, as with a broker
+    /// of one thread.
+    fn forward(&mut self, topic: &[u8], payload: &[u8]) -> usize {
         let since = self.first_message.get_or_insert_with(Instant::now).elapsed();
         let number = self.messages;
         let is_nth = |n: u64| number % n == n - 1;
@@ -186,7 +206,14 @@ impl State {
                 thread::sleep(if is_stalled { (from + long).saturating_sub(since) } else { Duration::ZERO });
                 1
             }
-            Fault::None | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) => 1,
+            Fault::Swallows(n) => u8::from(number < n - 1),
+            Fault::Invents(n) if is_nth(n) => {
+                self.send(topic, topic, &vec![0xff; payload.len()]);
+                1
+            }
+            Fault::None | Fault::Swaps(_) | Fault::Alters(_) | Fault::Cuts(_) | Fault::Invents(_) => 1,
+            Fault::Damages(_) | Fault::Empties(_) | Fault::Misroutes | Fault::Misnames(_) => 1,
+            Fault::Unacknowledged(_) | Fault::Reacknowledges(_) => 1,
             Fault::GreetsInTurn(_)
             | Fault::Greets(_)
             | Fault::Dies(_)
@@ -195,31 +222,51 @@ impl State {
         };
         let payload = self.altered(payload);
         self.messages += 1;
-        (0..times).for_each(|_| self.send(topic, &payload));
+        let to = if self.fault == Fault::Misroutes { other(topic) } else { topic.to_vec() };
+        let is_misnamed = matches!(self.fault, Fault::Misnames(n) if is_nth(n));
+        let name = if is_misnamed { other(&to) } else { to.clone() };
+        (0..times).for_each(|_| self.send(&to, &name, &payload));
         if times > 0
             && let Some((topic, payload)) = self.swapped.take()
         {
-            self.send(&topic, &payload);
+            self.send(&topic, &topic, &payload);
         }
+        let is_acknowledged = !matches!(self.fault, Fault::Unacknowledged(n) if number >= n - 1);
+        let again = matches!(self.fault, Fault::Reacknowledges(n) if is_nth(n));
+        usize::from(is_acknowledged) + usize::from(again)
     }
 
     /// A payload as it is forwarded.
     fn altered(&self, payload: &[u8]) -> Vec<u8> {
         let mut payload = payload.to_vec();
+        let is_nth = |n: u64| self.messages % n == n - 1;
+        match (self.fault, payload.first_mut()) {
+            (Fault::Damages(n), Some(first)) if is_nth(n) => *first |= 0x80,
+            (Fault::Empties(n), _) if is_nth(n) => payload.clear(),
+            _ => {}
+        }
         match (self.fault, payload.last_mut()) {
-            (Fault::Alters(n), Some(last)) if self.messages % n == n - 1 => *last ^= 1,
-            (Fault::Cuts(n), Some(_)) if self.messages % n == n - 1 => drop(payload.pop()),
+            (Fault::Alters(n), Some(last)) if is_nth(n) => *last ^= 1,
+            (Fault::Cuts(n), Some(_)) if is_nth(n) => drop(payload.pop()),
             _ => {}
         }
         payload
     }
 
-    fn send(&mut self, topic: &[u8], payload: &[u8]) {
-        let message = message(TRANSIENT, topic, payload);
+    /// To the subscribers of this topic, under that name.
+    fn send(&mut self, topic: &[u8], name: &[u8], payload: &[u8]) {
+        let message = message(TRANSIENT, name, payload);
         for subscriber in self.subscribers.get_mut(topic).into_iter().flatten() {
             let _ = subscriber.write_all(&message);
         }
     }
+}
+
+/// Of the topics 0 and 1, the other.
+fn other(topic: &[u8]) -> Vec<u8> {
+    let mut topic = topic.to_vec();
+    topic.iter_mut().filter(|byte| matches!(byte, b'0' | b'1')).for_each(|byte| *byte ^= 1);
+    topic
 }
 
 /// A PUBLISH at QoS 0.

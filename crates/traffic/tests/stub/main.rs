@@ -4,6 +4,7 @@
 
 mod broker;
 mod comings;
+mod nothing;
 mod ramp;
 mod threads;
 
@@ -27,13 +28,18 @@ fn measured(fault: Fault, experiment: &Experiment) -> Result<Outcome, String> {
 
 /// The same; these processes are the broker's.
 fn of_process(fault: Fault, experiment: &Experiment, pids: Vec<u32>) -> Result<Outcome, String> {
+    repeated(fault, experiment, pids, 0)
+}
+
+/// The same, which is repetition `number`.
+fn repeated(fault: Fault, experiment: &Experiment, pids: Vec<u32>, number: u32) -> Result<Outcome, String> {
     let broker = Broker::start(fault);
     let (host, port) = (broker.address.ip().to_string(), broker.address.port());
     let access = Access { host, port, name: "localhost".to_owned(), ..Access::default() };
     let peer = Peer { name: "stub".to_owned(), access, reader_access: None, pids };
     let mut conductor = Conductor::new(Target::Peer(Box::new(peer)), None);
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
-    runtime.block_on(conductor.repeat(experiment, 0)).map_err(|error| error.to_string())
+    runtime.block_on(conductor.repeat(experiment, number)).map_err(|error| error.to_string())
 }
 
 fn experiment() -> Experiment {
@@ -178,6 +184,17 @@ fn bursts_wait_for_one_another_and_even_arrivals_do_not() {
     assert!(burst >= 34_000.0 && burst > 1.5 * even, "{burst} and {even} µs");
     // Of a hundred Poisson arrivals some come together.
     assert!(longest(Arrivals::Poisson) >= 2_000.0);
+}
+
+#[test]
+fn repetitions_have_poisson_arrivals_of_their_own_and_the_same_again() {
+    let arrivals = Arrivals::Poisson;
+    let experiment = Experiment { rate: Some(2_000.0), arrivals, seconds: 0.2, publishers: 3, ..experiment() };
+    // How many are due in this time is a matter of the draw alone.
+    let due = |number| repeated(Fault::None, &experiment, Vec::new(), number).unwrap().offered;
+    let first = due(0);
+    assert_eq!(due(0), first);
+    assert!((1..4).any(|number| due(number) != first), "{first:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use fogmux_coap::client::{CallFailed, Event, Events, Registration, Representation};
 use fogmux_coap::{Code, Message};
 
-use crate::driver::{Answer, DriverError, Sink};
+use crate::driver::{Answer, Arrival, DriverError, Sink};
 
 /// Payload bytes of one client, and why it cannot go on.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Relay<'_> {
 
     fn message(&mut self, body: &[u8]) {
         self.account.payload_down += length(body);
-        self.sink.message(body);
+        self.sink.message(Arrival::unnamed(body));
     }
 
     fn ended(&mut self, why: &str) {

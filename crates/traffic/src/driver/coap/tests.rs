@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::driver::testing::{outcome, turn};
-use crate::driver::{Answer, Client, Request, Sink};
+use crate::driver::{Answer, Arrival, Client, Request, Sink};
 use crate::experiment::{CoapAnswer, Operation, Qos, Security};
 use crate::origin::{Keys, Origin, OriginConfig};
 use crate::outcome::Bytes;
@@ -41,8 +41,8 @@ impl Sink for Heard {
         assert!(self.done.insert(tag, outcome(answer)).is_none(), "{tag} was answered twice");
     }
 
-    fn message(&mut self, payload: &[u8]) {
-        self.messages.push(payload.to_vec());
+    fn message(&mut self, arrival: Arrival<'_>) {
+        self.messages.push(arrival.payload.to_vec());
     }
 }
 

@@ -1,11 +1,11 @@
 //! An event stream (WHATWG HTML §9.2) as it comes in, to the payloads of the messages in it.
 //!
-//! Pure: bytes are put in, payloads come out. What is no message – comments, `event: gap` – is passed over: what a gap
-//! left out is missing at the subscriber, and counted there as lost.
+//! Pure: bytes are put in, topics and payloads come out. What is no message – comments, `event: gap` – is passed over:
+//! what a gap left out is missing at the subscriber, and counted there as lost.
 
 use fogmux_http::event;
 
-use crate::driver::DriverError;
+use crate::driver::{Arrival, DriverError};
 
 /// Longest event: a payload of 16 MiB in base64 and what stands around it.
 const EVENT_BYTES_MAX: usize = 24 << 20;
@@ -24,8 +24,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Takes some of the stream, and hands on the payload of every message that it completes.
-    pub(super) fn read(&mut self, mut bytes: &[u8], mut message: impl FnMut(&[u8])) -> Result<(), DriverError> {
+    /// Takes some of the stream, and hands on every message that it completes.
+    pub(super) fn read(&mut self, mut bytes: &[u8], mut message: impl FnMut(Arrival<'_>)) -> Result<(), DriverError> {
         if self.returned && !bytes.is_empty() {
             self.returned = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -57,7 +57,7 @@ impl Events {
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8], message: &mut impl FnMut(&[u8])) -> Result<(), DriverError> {
+    fn line(&mut self, line: &[u8], message: &mut impl FnMut(Arrival<'_>)) -> Result<(), DriverError> {
         if line.is_empty() {
             return self.dispatch(message);
         }
@@ -70,11 +70,12 @@ impl Events {
         Ok(())
     }
 
-    fn dispatch(&mut self, message: &mut impl FnMut(&[u8])) -> Result<(), DriverError> {
+    fn dispatch(&mut self, message: &mut impl FnMut(Arrival<'_>)) -> Result<(), DriverError> {
         if !self.data.is_empty() && !self.named {
             let decoded = event::decode(&self.data);
             let decoded = decoded.map_err(|error| DriverError::Protocol(format!("an event: {error}")))?;
-            message(&decoded.payload);
+            // Not kept before the subscription, but when it was published.
+            message(Arrival { topic: Some(&*decoded.topic), is_kept: false, payload: &decoded.payload });
         }
         self.data.clear();
         self.named = false;
@@ -100,7 +101,10 @@ mod tests {
     fn payloads(bytes: &[u8], step: usize) -> Result<Vec<Vec<u8>>, DriverError> {
         let (mut events, mut payloads) = (Events::default(), Vec::new());
         for piece in bytes.chunks(step) {
-            events.read(piece, |payload| payloads.push(payload.to_vec()))?;
+            events.read(piece, |arrival| {
+                assert!(matches!(arrival.topic, Some("a" | "a/b")), "{arrival:?}");
+                payloads.push(arrival.payload.to_vec());
+            })?;
         }
         Ok(payloads)
     }

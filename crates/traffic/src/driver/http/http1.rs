@@ -133,9 +133,9 @@ impl Http1 {
             match part {
                 Part::Head(status) => self.begin(status, sink)?,
                 Part::Body(part) => match &mut self.events {
-                    Some(events) => events.read(part, |payload| {
-                        self.bytes.payload_down += payload.len() as u64;
-                        sink.message(payload);
+                    Some(events) => events.read(part, |arrival| {
+                        self.bytes.payload_down += arrival.payload.len() as u64;
+                        sink.message(arrival);
                     })?,
                     None => self.body.extend_from_slice(part),
                 },

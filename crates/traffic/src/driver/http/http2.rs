@@ -146,9 +146,9 @@ impl Http2 {
         for (stream, events) in &mut self.followed {
             while let Poll::Ready(chunk) = stream.poll_data(cx) {
                 let chunk = chunk.ok_or_else(|| over("it has ended the event stream"))?.map_err(over)?;
-                events.read(&chunk, |payload| {
-                    self.bytes.payload_down += payload.len() as u64;
-                    sink.message(payload);
+                events.read(&chunk, |arrival| {
+                    self.bytes.payload_down += arrival.payload.len() as u64;
+                    sink.message(arrival);
                 })?;
                 stream.flow_control().release_capacity(chunk.len()).map_err(over)?;
                 came = true;

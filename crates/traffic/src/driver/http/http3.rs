@@ -102,9 +102,9 @@ impl Http3 {
             while let Poll::Ready(chunk) = stream.poll_recv_data(cx) {
                 let mut chunk = chunk.map_err(over)?.ok_or_else(|| over("it has ended the event stream"))?;
                 let chunk = chunk.copy_to_bytes(chunk.remaining());
-                events.read(&chunk, |payload| {
-                    self.bytes.payload_down += payload.len() as u64;
-                    sink.message(payload);
+                events.read(&chunk, |arrival| {
+                    self.bytes.payload_down += arrival.payload.len() as u64;
+                    sink.message(arrival);
                 })?;
                 came = true;
             }

@@ -11,7 +11,7 @@ use fogmux_mqtt::{
     RequestError, RetainHandling, SubscriptionOptions,
 };
 
-use crate::driver::{Answer, DriverError, Request, Sink};
+use crate::driver::{Answer, Arrival, DriverError, Request, Sink};
 
 /// Topic aliases are off, since they would make packets smaller than those of other clients. CONNECT has no optional
 /// properties.
@@ -20,6 +20,9 @@ const LIMITS: ClientLimits = ClientLimits { window: 64_000, ..ClientLimits::PROT
 const BACKLOG_MAX: usize = 65_536;
 /// The number of sent bytes at which the output is compacted.
 const SENT_BYTES_MAX: usize = 256 << 10;
+
+/// The text of an error for what answers no message.
+const UNKNOWN: &str = "an acknowledgement of a packet identifier that no message has";
 
 /// How messages are published and asked for.
 #[derive(Clone, Copy, Debug)]
@@ -207,6 +210,7 @@ impl Session {
     pub(super) fn handle(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<usize, DriverError> {
         let Self { client, requests, output, count, .. } = self;
         let mut failure = None;
+        let unknown = client.unknown_acknowledgements();
         let used = client.handle_all(bytes, output, |event, tag| match event {
             Event::Message(incoming) => {
                 count.payload_down += wide(incoming.payload.len());
@@ -233,6 +237,7 @@ impl Session {
             | Event::Nothing => {}
         });
         let used = used.map_err(|error| DriverError::Protocol(error.to_string()))?;
+        (unknown..client.unknown_acknowledgements()).for_each(|_| sink.stray(UNKNOWN));
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -260,7 +265,10 @@ impl Requests {
     fn message(&mut self, incoming: &Incoming<'_>, sink: &mut dyn Sink) {
         match self.asking.pop_front_if(|_| incoming.retain) {
             Some((_, tag)) => sink.done(tag, Answer::Success(incoming.payload)),
-            None => sink.message(incoming.payload),
+            None => {
+                let topic = Some(incoming.topic.as_str());
+                sink.message(Arrival { topic, is_kept: incoming.retain, payload: incoming.payload });
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use super::node::{Nodes, Prepared};
 use super::request::Asked;
 use super::scan::{self, Text};
 use super::session::{Session, broken, ended, protocol};
-use crate::driver::{Answer, Client, DriverError, Pending, Request, Role, Sink};
+use crate::driver::{Answer, Arrival, Client, DriverError, Pending, Request, Role, Sink};
 use crate::outcome::Bytes;
 
 /// The size of a read, in bytes.
@@ -147,11 +147,11 @@ impl XmppClient {
 
     /// Handles a stanza. Notifications and results, of which there are many, are recognised without a parser.
     fn stanza(&mut self, stanza: &[u8], sink: &mut dyn Sink) -> Result<(), DriverError> {
-        if let Some(text) = scan::notified(stanza)
+        if let Some(scan::Notified { node, text }) = scan::notified(stanza)
             && let Some(payload) = plain(text, &mut self.decoded)
         {
             self.payload_down += payload.len() as u64;
-            sink.message(payload);
+            sink.message(Arrival { topic: node, is_kept: false, payload });
             return Ok(());
         }
         match scan::answer(stanza).filter(|answer| answer.success).and_then(|answer| Asked::read(answer.id)) {
@@ -248,7 +248,7 @@ impl XmppClient {
         for item in items.children_named(ns::PUBSUB_EVENT, "item") {
             if let Ok(Some(payload)) = Payload::of_item(item) {
                 self.payload_down += payload.bytes.len() as u64;
-                sink.message(&payload.bytes);
+                sink.message(Arrival { topic: items.attr("node"), is_kept: false, payload: &payload.bytes });
             }
         }
     }

@@ -23,6 +23,14 @@ pub(super) struct Answered<'b> {
     pub(super) success: bool,
 }
 
+/// A notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Notified<'b> {
+    /// The node, if its name is written without references.
+    pub(super) node: Option<&'b str>,
+    pub(super) text: Text<'b>,
+}
+
 /// The text of a payload's element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text<'b> {
@@ -47,22 +55,28 @@ pub(super) fn answer(stanza: &[u8]) -> Option<Answered<'_>> {
     memchr(b'&', id).is_none().then_some(Answered { id, success })
 }
 
-/// The payload of the one item of a notification.
-pub(super) fn notified(stanza: &[u8]) -> Option<Text<'_>> {
-    item(stanza, &NOTIFIED)
+/// The node and the payload of the one item of a notification.
+pub(super) fn notified(stanza: &[u8]) -> Option<Notified<'_>> {
+    let (node, text) = item(stanza, &NOTIFIED)?;
+    let node = node.filter(|node| memchr(b'&', node).is_none()).and_then(|node| std::str::from_utf8(node).ok());
+    Some(Notified { node, text })
 }
 
 /// The payload of the one item of a result.
 pub(super) fn found(stanza: &[u8]) -> Option<Text<'_>> {
-    item(stanza, &FOUND)
+    item(stanza, &FOUND).map(|(_, text)| text)
 }
 
-fn item<'b>(stanza: &'b [u8], path: &[(&[u8], Option<&str>)]) -> Option<Text<'b>> {
-    let mut tags = Tags(stanza);
+/// The node as it is written, and the payload.
+fn item<'b>(stanza: &'b [u8], path: &[(&[u8], Option<&str>)]) -> Option<(Option<&'b [u8]>, Text<'b>)> {
+    let (mut tags, mut node) = (Tags(stanza), None);
     for (name, namespace) in path {
         let tag = tags.next().filter(|tag| tag.kind == Kind::Start && tag.name == *name)?;
         if let Some(namespace) = namespace {
             tag.attribute(b"xmlns").filter(|uri| *uri == namespace.as_bytes())?;
+        }
+        if *name == b"items" {
+            node = tag.attribute(b"node");
         }
     }
     let wrapper = tags.next().filter(|tag| tag.kind == Kind::Start)?;
@@ -83,7 +97,7 @@ fn item<'b>(stanza: &'b [u8], path: &[(&[u8], Option<&str>)]) -> Option<Text<'b>
     for name in [wrapper.name, b"item", b"items"] {
         tags.next().filter(|tag| tag.kind == Kind::End && tag.name == name)?;
     }
-    Some(if base64 { Text::Base64(text) } else { Text::Plain(text) })
+    Some((node, if base64 { Text::Base64(text) } else { Text::Plain(text) }))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +209,9 @@ mod tests {
             ("<item><json xmlns='urn:xmpp:json:0'>{\"a\":1}</json></item>", Text::Plain(b"{\"a\":1}")),
         ] {
             let stanza = notification(item);
-            assert_eq!(notified(stanza.as_bytes()), Some(expected), "{item}");
+            assert_eq!(notified(stanza.as_bytes()), Some(Notified { node: None, text: expected }), "{item}");
+            let plain = stanza.replace("it&apos;s", "a/b");
+            assert_eq!(notified(plain.as_bytes()), Some(Notified { node: Some("a/b"), text: expected }), "{item}");
             assert_eq!(found(stanza.as_bytes()), None);
         }
         let result = b"<iq type='result' id='g0'><pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='t'>\

@@ -17,10 +17,12 @@ const SIGNIFICANT: f64 = 0.05;
 type Count = (Figure, fn(&Outcome) -> u64);
 
 /// The counts that are compared.
-const COUNTS: [Count; 3] = [
+const COUNTS: [Count; 4] = [
     (Figure::Lost, lost),
     (Figure::Duplicates, |outcome| outcome.duplicates),
     (Figure::Errors, |outcome| outcome.errors + outcome.disconnects),
+    // Where nothing is delivered, operations without an answer are lost, and counted there.
+    (Figure::Unanswered, |outcome| if outcome.expected > 0 { outcome.unanswered } else { 0 }),
 ];
 
 /// Returns the counts of two runs of an experiment that are not zero in both.

@@ -1,6 +1,7 @@
 //! Tests of figures.
 
 use super::*;
+use crate::experiment::{Operation, Visit};
 use crate::outcome::{ProcessUse, Wire};
 
 fn outcome() -> Outcome {
@@ -45,8 +46,52 @@ fn figures_are_per_delivery_where_something_is_delivered() {
     assert_eq!(value(Figure::GatewayCpu, &outcome), Some(5.5));
     assert_eq!(value(Figure::Lost, &outcome), Some(1.0));
     let answered = Outcome { delivered: 0, expected: 0, ..outcome };
-    assert_eq!(value(Figure::Rate, &answered), Some(5.5));
-    assert_eq!(value(Figure::Lost, &answered), Some(0.0));
+    let unheard = Experiment { subscribers: 0, ..Experiment::default() };
+    assert_eq!(Figure::Rate.of(&unheard, &answered), Some(5.5));
+    assert_eq!(Figure::Lost.of(&unheard, &answered), Some(0.0));
+}
+
+#[test]
+fn where_nothing_came_the_rate_is_0_and_nothing_is_known_of_a_message() {
+    let mut nothing = Outcome { delivered: 0, ..outcome() };
+    nothing.answer.record_many_ns(1_000, 11);
+    nothing.connect.record_many_ns(1_000, 2);
+    let unanswered = Outcome { acknowledged: 0, expected: 0, ..nothing.clone() };
+    let of = |operation, outcome: &Outcome, figure: Figure| {
+        figure.of(&Experiment { operation, ..Experiment::default() }, outcome)
+    };
+    for (operation, outcome) in [
+        (Operation::Deliver, &nothing),
+        (Operation::Get, &unanswered),
+        (Operation::Connect, &unanswered),
+        (Operation::Put, &Outcome { seconds: 0.0, ..unanswered.clone() }),
+        (Operation::Post, &Outcome { sent: 0, unsent: Some(3), seconds: 0.0, ..unanswered.clone() }),
+    ] {
+        assert_eq!(of(operation, outcome, Figure::Rate), Some(0.0), "{operation:?}");
+        for figure in [Figure::GatewayCpu, Figure::TotalBytes, Figure::PayloadBytes, Figure::Packets] {
+            assert_eq!(of(operation, outcome, figure), None, "{operation:?} {figure:?}");
+        }
+    }
+    // Answers are not deliveries.
+    assert_eq!(of(Operation::Deliver, &nothing, Figure::LatencyP50), None);
+    assert!(of(Operation::Get, &nothing, Figure::LatencyP50).is_some());
+    // Followers of visitors receive what these publish, and nothing if they only ask.
+    let visits =
+        |visit| Experiment { operation: Operation::Connect, followers: 1, messages: 1, visit, ..Experiment::default() };
+    let heard = Outcome { delivered: 4, acknowledged: 6, ..nothing };
+    assert_eq!(Figure::Rate.of(&visits(Visit::Publish), &heard), Some(2.0));
+    assert_eq!(Figure::Rate.of(&visits(Visit::Get), &heard), Some(3.0));
+}
+
+#[test]
+fn the_rate_of_few_operations_is_that_of_their_schedule() {
+    // The last of three at twenty a second is due after a tenth of a second.
+    let few = Outcome { sent: 3, expected: 3, delivered: 3, seconds: 0.1, ..Outcome::default() };
+    assert_eq!(value(Figure::Rate, &few).map(f64::round), Some(30.0));
+    let scheduled = Outcome { sending_seconds: Some(0.15), ..few.clone() };
+    assert_eq!(value(Figure::Rate, &scheduled).map(f64::round), Some(20.0));
+    let slow = Outcome { sending_seconds: Some(0.15), seconds: 0.3, ..few };
+    assert_eq!(value(Figure::Rate, &slow).map(f64::round), Some(10.0));
 }
 
 #[test]
