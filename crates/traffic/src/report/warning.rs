@@ -61,12 +61,17 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
 
 fn problem(summary: &Summary<'_>) -> Option<String> {
     let Run { problem, failed, .. } = summary.run;
-    let replaced = || match failed.as_slice() {
+    let replaced = match failed.as_slice() {
         [] => None,
         [only] => Some(format!("a repetition failed: {only}")),
         [first, ..] => Some(format!("{} repetitions failed; the first: {first}", failed.len())),
     };
-    problem.clone().or_else(replaced)
+    match (problem, replaced) {
+        // A problem that is none of the failures, such as a signal, does not say why there is no outcome.
+        (Some(problem), Some(replaced)) if !failed.contains(problem) => Some(format!("{problem}; {replaced}")),
+        (Some(problem), _) => Some(problem.clone()),
+        (None, replaced) => replaced,
+    }
 }
 
 /// An interval that did not become as narrow as `--until` asked for; the widest.
@@ -257,6 +262,22 @@ mod tests {
         assert_eq!(all, ["run: a repetition failed: the gateway died", wide]);
         let narrow = Run { until: Some(0.25), failed: Vec::new(), ..run };
         assert!(warnings(&[Summary::of(&narrow, "run".to_owned())]).is_empty());
+    }
+
+    #[test]
+    fn what_has_ended_a_measurement_does_not_hide_why_there_is_nothing() {
+        let ended = Run {
+            problem: Some("ended by SIGTERM".to_owned()),
+            failed: vec!["no connection within 10 s".to_owned()],
+            ..Run::of(Experiment::default(), "stub".to_owned())
+        };
+        let all = |run: &Run| -> Vec<String> {
+            warnings(&[Summary::of(run, "run".to_owned())]).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(all(&ended), ["run: ended by SIGTERM; a repetition failed: no connection within 10 s"]);
+        // The last failure is the problem itself.
+        let failed = Run { problem: ended.failed.last().cloned(), ..ended };
+        assert_eq!(all(&failed), ["run: no connection within 10 s"]);
     }
 
     #[test]
