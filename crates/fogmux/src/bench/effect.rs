@@ -187,11 +187,15 @@ mod tests {
     fn refused(words: &str) -> Option<String> {
         let command = Bench::augment_subcommands(Command::new("bench"));
         let matches = command.try_get_matches_from(["bench"].into_iter().chain(words.split(' '))).unwrap();
-        let done = match Bench::from_arg_matches(&matches).unwrap() {
-            Bench::Run(run) => refuse(&run.shape.given, &run.shape.experiment(), Served::Gateway),
-            Bench::Peer(broker) => peer::target(&broker, Served::Broker).map(drop),
-            Bench::Matrix(all) => matrix::experiments(&all).map(drop),
-            other => panic!("{other:?}"),
+        let bench = Bench::from_arg_matches(&matches).unwrap();
+        let done = if let Bench::Run(run) = &bench {
+            refuse(&run.shape.given, &run.shape.experiment(), Served::Gateway)
+        } else if let Bench::Peer(broker) = &bench {
+            peer::target(broker, Served::Broker).map(drop)
+        } else if let Bench::Matrix(all) = &bench {
+            matrix::experiments(all).map(drop)
+        } else {
+            panic!("{bench:?}")
         };
         done.err().map(|failure| {
             assert_eq!(failure.status, Status::Usage, "{words}");
