@@ -8,6 +8,7 @@ mod fleet;
 mod handshakes;
 mod links;
 mod load;
+mod outputs;
 mod peers;
 mod readme;
 mod reports;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         handshakes::CASES,
         secrets::CASES,
         reports::CASES,
+        outputs::CASES,
         readme::CASES,
         links::CASES,
         agent::CASES,

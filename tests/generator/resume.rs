@@ -155,7 +155,7 @@ fn full() -> Result<String> {
     let mut generator = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let mut said = String::new();
     let mut lines = BufReader::new(generator.stderr.take().context("no standard error")?);
-    while !said.contains("could not be resumed") {
+    while !said.contains("would do the repetitions from here on again") {
         ensure!(lines.read_line(&mut said)? > 0, "it has ended, and every record was written: {said}");
     }
     let pid = generator.id().to_string();

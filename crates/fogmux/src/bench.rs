@@ -4,9 +4,11 @@ mod agent;
 pub(crate) mod arguments;
 mod compare;
 mod curve;
+mod effect;
 mod energy;
 mod fleet;
 mod handshakes;
+mod lock;
 mod matrix;
 mod paper;
 mod peer;
@@ -36,10 +38,12 @@ use fogmux_traffic::{Experiment, Outcome};
 use tokio::runtime::{Builder, LocalOptions};
 
 use self::arguments::{Bench, Columns, Host, Output, Report, Thresholds};
+use self::effect::Served;
 use self::progress::progress;
 use self::record::Record;
 use crate::exit::{Failure, Status};
 use crate::open_files;
+use crate::output::say;
 use crate::parent;
 use crate::terminal::columns;
 
@@ -59,13 +63,14 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     match command {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];
+            effect::refuse(&arguments.shape.given, &experiments[0], Served::Gateway)?;
             prepare(&experiments, &arguments.output)?;
             let repetitions = arguments.until.repetitions(arguments.repeat);
             let done = perform(|| captured(arguments), &experiments, repetitions, &arguments.output)?;
             finish(done, &arguments.output, &arguments.columns, &arguments.thresholds)
         }
         Bench::Matrix(arguments) => {
-            let (experiments, repeat) = matrix::experiments(arguments);
+            let (experiments, repeat) = matrix::experiments(arguments)?;
             prepare(&experiments, &arguments.output)?;
             let repetitions = arguments.until.repetitions(repeat);
             let output = &arguments.output;
@@ -77,7 +82,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         Bench::Handshakes(arguments) => handshakes::run(arguments),
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
-            let (target, experiment) = peer::target(arguments)?;
+            let (target, experiment) = peer::target(arguments, Served::Broker)?;
             let experiments = [experiment];
             prepare(&experiments, &arguments.output)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
@@ -99,8 +104,12 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
 
 /// Opens the file of `--live`, if there is one.
 fn watcher(output: &Output) -> Result<Option<Watcher>, Failure> {
-    let open = |path: &PathBuf| Watcher::of(path).map_err(|error| Failure::io(path.display(), &error));
+    let open = |path: &PathBuf| Watcher::of(path, left_out).map_err(|error| Failure::io(path.display(), &error));
     output.live.as_ref().map(open).transpose()
+}
+
+fn left_out(lines: u64) {
+    eprintln!("{lines} lines of --live were left out: there was no room for them, as in a pipe that nobody reads");
 }
 
 /// Refuses experiments that cannot be done, and files that cannot be written, before anything is started.
@@ -116,6 +125,7 @@ fn prepare(experiments: &[Experiment], output: &Output) -> Result<(), Failure> {
     open_files::check_room(most).map_err(|error| Failure::new(Status::Usage, error))?;
     if let Some(directory) = &output.out {
         report::try_directory(directory).map_err(|error| Failure::io(directory.display(), &error))?;
+        lock::hold(directory)?;
     }
     energy::check(output)?;
     if let Some(file) = &output.key_log {
@@ -137,21 +147,38 @@ fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Writes every format and lists the files.
-fn write(report: &outcome::Report, directory: &std::path::Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(directory)?;
-    report::json::write(report, &directory.join("report.json"))?;
-    report::render(report, directory)?.iter().for_each(|file| eprintln!("{}", file.display()));
-    Ok(())
+/// Writes every format into the directory of `output`, if there is one, and returns the files. The record ends only
+/// when they are there: it has the repetitions of a report that could not be written.
+fn write(
+    report: &outcome::Report,
+    output: &Output,
+    record: Record,
+    stopped: Option<&'static str>,
+) -> Result<Vec<PathBuf>, Failure> {
+    let Some(directory) = &output.out else { return Ok(Vec::new()) };
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| report::json::write(report, &directory.join("report.json")))
+        .and_then(|()| report::render(report, directory));
+    let files = written.map_err(|error| Failure::io(directory.display(), &error))?;
+    record.end(stopped);
+    Ok(files)
 }
 
-fn print_results(report: &outcome::Report, figures: &[Figure]) {
+/// Lists files on standard error.
+fn list(files: &[PathBuf]) {
+    files.iter().for_each(|file| eprintln!("{}", file.display()));
+}
+
+fn print_results(report: &outcome::Report, figures: &[Figure]) -> Result<(), Failure> {
     let summaries = report::summaries(&report.runs);
     let layout = Layout { width: columns(std::io::stdout()), figures };
-    println!("{}", report::terminal::results(&summaries, layout));
-    print!("{}", report::best::terminal(&summaries, layout.width));
-    print!("{}", report::slices::terminal(&summaries, layout.width));
-    print!("{}", report::terminal::warnings(&summaries));
+    say!(
+        "{}\n{}{}{}",
+        report::terminal::results(&summaries, layout),
+        report::best::terminal(&summaries, layout.width),
+        report::slices::terminal(&summaries, layout.width),
+        report::terminal::warnings(&summaries)
+    )
 }
 
 /// Renders every report of a directory, and the journal of a measurement that was interrupted. A file that is none is
@@ -168,10 +195,10 @@ fn render(arguments: &Report) -> Result<(), Failure> {
         }
         all += 1;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let found = if is_journal { journal::read(directory).map_err(no_report) } else { read(&path) };
+        let found = if is_journal { journal::read_plain(directory).map_err(no_report) } else { read(&path) };
         let rendered = found.and_then(|report| report::render_as(&report, directory, &name).map_err(failed));
         match rendered {
-            Ok(files) => files.iter().for_each(|file| println!("{}", file.display())),
+            Ok(files) => files.iter().try_for_each(|file| say!("{}\n", file.display()))?,
             Err(failure) => {
                 broken += 1;
                 eprintln!("{}", failure.message().unwrap_or_default());
@@ -257,20 +284,23 @@ fn perform(
     })?
 }
 
-/// Prints the results and writes the requested files. Fails if nothing was measured, if a repetition failed, or if a
-/// condition of `--fail-if` holds.
+/// Writes the requested files and prints the results: whatever becomes of standard output, the files are there. Fails
+/// if nothing was measured, if a repetition failed, or if a condition of `--fail-if` holds.
 fn finish(done: Done, output: &Output, columns: &Columns, thresholds: &Thresholds) -> Result<(), Failure> {
     let Done { record, runs, gateway_environment, stopped } = done;
     let report = record.report(runs, gateway_environment, None);
-    if output.json {
-        println!("{}", serde_json::to_string(&report).unwrap_or_default());
+    let written = write(&report, output, record, stopped);
+    let printed = if output.json {
+        say!("{}\n", serde_json::to_string(&report).unwrap_or_default())
     } else {
-        print_results(&report, &columns.columns);
-    }
-    if let Some(directory) = &output.out {
-        write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
-    }
-    record.end(stopped);
+        print_results(&report, &columns.columns)
+    };
+    list(&written?);
+    conclude(&report, stopped, thresholds).and(printed)
+}
+
+/// Returns the exit code of results as a failure.
+fn conclude(report: &outcome::Report, stopped: Option<&'static str>, thresholds: &Thresholds) -> Result<(), Failure> {
     if let Some(signal) = stopped {
         return Err(signals::failure(signal));
     }

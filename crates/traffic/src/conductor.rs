@@ -31,7 +31,9 @@ use crate::measure::watch::Watch;
 use crate::outcome::{Outcome, PROGRAM_BYTES, Run};
 use crate::pattern::Since;
 use crate::repetition::{self, Repetitions, Void};
+use crate::report::json::cleaned;
 use crate::target::{Access, Apart, Gateway, Home, TargetError};
+use crate::text::plain;
 
 /// The server that the generator drives.
 pub enum Target {
@@ -93,7 +95,7 @@ async fn witnessed<T>(
 ) -> Result<T, ConductorError> {
     let patience = match &done {
         Ok(_) => GLANCE,
-        Err(ConductorError::Ended { .. }) => return done,
+        Err(ConductorError::Ended { .. } | ConductorError::Stopped(_)) => return done,
         Err(_) => ENDING,
     };
     match tokio::time::timeout(patience, watch.ended()).await {
@@ -120,6 +122,27 @@ async fn stopped(mut stop: Stop) -> &'static str {
         // Nobody is left who could give a reason.
         Ok(None) | Err(_) => std::future::pending().await,
     }
+}
+
+/// Tasks of this thread.
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// Waits until the clients of a repetition that was stopped are gone, so that only as many tasks are left as were
+/// before it. An aborted task has its connection until its turn comes, and a gateway that is ended waits for its connections:
+/// ended from this thread before that, it would wait in vain for as long as it may.
+async fn gone<T>(tasks_before: usize, done: &Result<T, ConductorError>) {
+    if !matches!(done, Err(ConductorError::Stopped(_))) {
+        return;
+    }
+    let gone = async {
+        while tasks() > tasks_before {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Some tasks end later than their connection, as those of QUIC do.
+    let _ = tokio::time::timeout(ENDING, gone).await;
 }
 
 fn here(pids: &[u32]) -> Option<GatewayProbe> {
@@ -193,7 +216,7 @@ impl Conductor {
     pub fn target(&self) -> String {
         match &self.target {
             Target::Gateway(_) => format!("fogmux {}", env!("CARGO_PKG_VERSION")),
-            Target::Agent(remote) => format!("fogmux {} by an agent", remote.software()),
+            Target::Agent(remote) => plain(&format!("fogmux {} by an agent", remote.software())),
             Target::Peer(peer) => peer.name.clone(),
         }
     }
@@ -202,7 +225,7 @@ impl Conductor {
     #[must_use]
     pub fn gateway_environment(&self) -> Option<Environment> {
         match &self.target {
-            Target::Agent(remote) => remote.environment(),
+            Target::Agent(remote) => remote.environment().and_then(|machine| cleaned(&machine).ok()),
             Target::Gateway(_) | Target::Peer(_) => None,
         }
     }
@@ -212,12 +235,10 @@ impl Conductor {
     /// # Errors
     /// There is nothing to be measured; why is said.
     pub async fn repeat(&mut self, experiment: &Experiment, number: u32) -> Result<Outcome, ConductorError> {
-        let stopped = stopped(self.stop.clone());
         let watcher = self.watcher.clone();
-        let done = tokio::select! {
-            biased;
-            why = stopped => Err(ConductorError::Stopped(why)),
-            done = self.execute(experiment, number) => done,
+        let done = match self.stopped_by() {
+            Some(why) => Err(ConductorError::Stopped(why)),
+            None => self.execute(experiment, number).await,
         };
         if let Some(watcher) = watcher {
             let problem = done.as_ref().err().map(ToString::to_string);
@@ -226,12 +247,22 @@ impl Conductor {
         done
     }
 
+    /// The reason to stop, if there is one.
+    fn stopped_by(&self) -> Option<&'static str> {
+        *self.stop.borrow()
+    }
+
     async fn execute(&mut self, experiment: &Experiment, number: u32) -> Result<Outcome, ConductorError> {
+        let stop = self.stop.clone();
         experiment.check()?;
         if let Target::Gateway(home) = &self.target
             && self.alone.contains(experiment)
         {
-            return alone::repeat(home.binary(), experiment, number).await;
+            return tokio::select! {
+                biased;
+                why = stopped(stop) => Err(ConductorError::Stopped(why)),
+                done = alone::repeat(home.binary(), experiment, number) => done,
+            };
         }
         let experiment = experiment.clone().normalized();
         self.lay(&experiment, number)?;
@@ -269,11 +300,15 @@ impl Conductor {
         let watch = Watch::of(&serving.pids()).map_err(ConductorError::Processes)?;
         let since = Rc::default();
         let work = self.work(&experiment, None, (publishers, subscribers));
+        let tasks = tasks();
         let drive = async { self.drive(&[work], number, probe, &since).await?.pop().ok_or(ConductorError::Nothing) };
         let done = tokio::select! {
+            biased;
+            why = stopped(stop) => Err(ConductorError::Stopped(why)),
             done = drive => done,
             pid = watch.ended() => Err(ended(&mut serving, pid, &since)),
         };
+        gone(tasks, &done).await;
         let measured_from_unix_ms = before_now_unix_ms(&since);
         let mut outcome = witnessed(done, &mut serving, &watch, &since).await?;
         capture.map_or(Ok(()), complete)?;
@@ -282,14 +317,21 @@ impl Conductor {
         outcome.began_unix_ms = began_unix_ms;
         outcome.measured_from_unix_ms = measured_from_unix_ms;
         outcome.gateway_affinity = gateway_affinity;
-        if let Target::Gateway(home) = &self.target {
-            outcome.more.extend(program_bytes(home.binary()));
-        }
-        if let Target::Agent(remote) = &self.target {
-            remote.check()?;
-            outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());
-        }
+        self.note_target(&mut outcome)?;
         Ok(outcome)
+    }
+
+    /// Notes what only some targets have.
+    fn note_target(&self, outcome: &mut Outcome) -> Result<(), ConductorError> {
+        match &self.target {
+            Target::Gateway(home) => outcome.more.extend(program_bytes(home.binary())),
+            Target::Agent(remote) => {
+                remote.check()?;
+                outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());
+            }
+            Target::Peer(_) => {}
+        }
+        Ok(())
     }
 
     /// Lays the network that the experiment asks for, where we may.

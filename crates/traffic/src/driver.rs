@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::experiment::{Door, Experiment};
 use crate::outcome::Bytes;
 use crate::target::Access;
+use crate::text::said;
 
 /// A future of one thread.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -154,17 +155,37 @@ pub enum Answer<'a> {
     Lost,
 }
 
-/// Why a client cannot go on.
+/// Bytes of an answer beyond the expected payload: a problem document, a diagnostic message, and what stands around a
+/// payload.
+const SLACK_BYTES: usize = 64 << 10;
+
+/// Bytes of the largest body that an experiment expects of the other end. One that sends more is told so by nobody, and
+/// would fill the memory.
+fn body_bytes_max(experiment: &Experiment) -> usize {
+    experiment.payload_bytes.saturating_add(SLACK_BYTES)
+}
+
+/// The same where a payload may be written as text: in JSON a byte takes six (`\u001b`), in XML as many (`&quot;`).
+fn text_bytes_max(experiment: &Experiment) -> usize {
+    experiment.payload_bytes.saturating_mul(6).saturating_add(SLACK_BYTES)
+}
+
+/// The refusal of an answer that is larger than that.
+fn too_large(bytes_max: usize) -> String {
+    format!("protocol: an answer of more than {bytes_max} bytes")
+}
+
+/// Why a client cannot go on. The other end may have had a say in it: its text is shown without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// It could not be connected, or the connection broke.
-    #[error("{0}")]
+    #[error("{}", said(.0))]
     Connection(String),
     /// The other end broke the protocol.
-    #[error("protocol: {0}")]
+    #[error("protocol: {}", said(.0))]
     Protocol(String),
     /// It does not let us in.
-    #[error("refused: {0}")]
+    #[error("refused: {}", said(.0))]
     Refused(String),
     /// The door does not support the request.
     #[error("{door} has no {what}")]

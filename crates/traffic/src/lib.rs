@@ -24,6 +24,7 @@ pub mod repetition;
 pub mod report;
 pub mod saturation;
 pub mod target;
+pub mod text;
 
 pub use experiment::{Door, Experiment, Security};
 pub use outcome::{Outcome, Run};

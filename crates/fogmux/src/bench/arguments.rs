@@ -3,6 +3,7 @@
 mod compare;
 mod curve;
 mod fleet;
+mod given;
 mod handshakes;
 mod output;
 mod shape;
@@ -19,6 +20,7 @@ use fogmux_traffic::{Door, Security};
 pub(crate) use self::compare::{Compare, Pair, Until};
 pub(crate) use self::curve::Curve;
 pub(crate) use self::fleet::Fleet;
+pub(crate) use self::given::Given;
 pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::output::{Columns, Host, Output};
 pub(crate) use self::shape::Shape;

@@ -5,16 +5,18 @@ use std::process::Command;
 
 use fogmux_traffic::conductor::{Conductor, Stop, Target};
 use fogmux_traffic::measure::build;
-use fogmux_traffic::outcome;
 use fogmux_traffic::repetition::{EACH, Rounds, Side, alternate};
 use fogmux_traffic::report::compare::{self, Comparison, Conclusion, Shown};
 use fogmux_traffic::target::Home;
+use fogmux_traffic::text::said;
 use fogmux_traffic::{Experiment, Run};
 
 use super::arguments::{Columns, Compare, Output, Pair, Peer, Thresholds, Until};
+use super::effect::{self, Served};
 use super::record::Record;
 use super::{Done, peer, read, signals};
 use crate::exit::{Failure, Status};
+use crate::output::say;
 use crate::terminal::columns;
 
 /// Digits of a program's hash in the name of a side: two builds of one version are told apart.
@@ -28,11 +30,11 @@ pub(super) fn run(arguments: &Compare) -> Result<(), Failure> {
         None => both_sides(&before.runs)?,
     };
     let shown = shown(arguments.all);
-    match (arguments.json, arguments.markdown) {
-        (true, _) => println!("{}", serde_json::to_string(&comparison).unwrap_or_default()),
-        (false, true) => print!("{}", comparison.markdown(shown)),
-        (false, false) => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
-    }
+    let printed = match (arguments.json, arguments.markdown) {
+        (true, _) => say!("{}\n", serde_json::to_string(&comparison).unwrap_or_default()),
+        (false, true) => say!("{}", comparison.markdown(shown)),
+        (false, false) => say!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
+    };
     if let Some(directory) = &arguments.out {
         let names = match &arguments.after {
             Some(after) => [arguments.before.display().to_string(), after.display().to_string()],
@@ -44,7 +46,7 @@ pub(super) fn run(arguments: &Compare) -> Result<(), Failure> {
         comparison.only_before.clear();
         comparison.only_after.clear();
     }
-    conclude(&comparison)
+    conclude(&comparison).and(printed)
 }
 
 /// The names of the sides of a pair.
@@ -92,16 +94,26 @@ pub(super) fn pair(arguments: &Pair) -> Result<(), Failure> {
     let done = super::block_on(rounds(arguments))??;
     let Done { record, runs, gateway_environment, stopped } = done;
     let comparison = both_sides(&runs)?;
-    print(arguments, &comparison, &record.report(runs, gateway_environment, None))?;
-    record.end(stopped);
-    match stopped {
+    let report = record.report(runs, gateway_environment, None);
+    let written = super::write(&report, &arguments.output, record, stopped);
+    let printed = print(arguments, &comparison);
+    super::list(&written?);
+    if let Some(directory) = &arguments.output.out {
+        render(&comparison, directory, &targets(&report.runs))?;
+    }
+    let conclusion = match stopped {
         Some(signal) => Err(signals::failure(signal)),
         None => conclude(&comparison),
-    }
+    };
+    conclusion.and(printed)
 }
 
 /// Measures both sides in turn.
 async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
+    let sides = [&arguments.before, &arguments.after];
+    if arguments.ca.is_some() && !sides.iter().any(|program| has_tls(arguments, program)) {
+        return Err(Failure::new(Status::Usage, "--ca has no effect: neither side is a broker that is reached by TLS"));
+    }
     let stop = signals::stop()?;
     let mut a = side(arguments, &arguments.before, &arguments.pid_before, &stop)?;
     let mut b = side(arguments, &arguments.after, &arguments.pid_after, &stop)?;
@@ -137,15 +149,11 @@ async fn rounds(arguments: &Pair) -> Result<Done, Failure> {
     Ok(Done { record, runs: runs.into(), gateway_environment: None, stopped })
 }
 
-fn print(arguments: &Pair, comparison: &Comparison, report: &outcome::Report) -> Result<(), Failure> {
+fn print(arguments: &Pair, comparison: &Comparison) -> Result<(), Failure> {
     if arguments.output.json {
-        println!("{}", serde_json::to_string(comparison).unwrap_or_default());
-    } else {
-        print!("{}", comparison.terminal(shown(arguments.all), columns(std::io::stdout())));
+        return say!("{}\n", serde_json::to_string(comparison).unwrap_or_default());
     }
-    let Some(directory) = &arguments.output.out else { return Ok(()) };
-    super::write(report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
-    render(comparison, directory, &targets(&report.runs))
+    say!("{}", comparison.terminal(shown(arguments.all), columns(std::io::stdout())))
 }
 
 /// A program, and what it is to do.
@@ -162,7 +170,7 @@ fn side(arguments: &Pair, program: &str, pids: &[u32], stop: &Stop) -> Result<Pr
             url: program.to_owned(),
             shape: arguments.shape.clone(),
             pid: pids.to_vec(),
-            ca: arguments.ca.clone(),
+            ca: arguments.ca.clone().filter(|_| has_tls(arguments, program)),
             name: None,
             cert: None,
             key: None,
@@ -175,9 +183,13 @@ fn side(arguments: &Pair, program: &str, pids: &[u32], stop: &Stop) -> Result<Pr
             columns: Columns::default(),
             thresholds: Thresholds::default(),
         };
-        let (target, experiment) = peer::target(&broker)?;
+        let (target, experiment) = peer::target(&broker, served(arguments))?;
         let conductor = Conductor::new(target, key_log).until(stop.clone()).watched(super::watcher(&arguments.output)?);
         return Ok(Program { name: conductor.target(), conductor, experiment });
+    }
+    if !pids.is_empty() {
+        let why = format!("--pid-before and --pid-after are for URLs: the processes of {program} are known");
+        return Err(Failure::new(Status::Usage, why));
     }
     let path = PathBuf::from(program);
     let hash = build::sha256(&path).map_err(|error| Failure::io(program, &error))?;
@@ -187,15 +199,28 @@ fn side(arguments: &Pair, program: &str, pids: &[u32], stop: &Stop) -> Result<Pr
     let home = Home::temporary(path).map_err(|error| Failure::new(Status::Unavailable, error))?;
     let conductor = Conductor::new(Target::Gateway(Box::new(home)), key_log);
     let conductor = conductor.until(stop.clone()).watched(super::watcher(&arguments.output)?);
-    Ok(Program { conductor, name, experiment: arguments.shape.experiment() })
+    let experiment = arguments.shape.experiment();
+    effect::refuse(&arguments.shape.given, &experiment, served(arguments))?;
+    Ok(Program { conductor, name, experiment })
+}
+
+/// The ends that are measured: a flag that has an effect on one side is not refused because of the other.
+fn served(arguments: &Pair) -> Served {
+    let is_broker = |program: &String| program.contains("://");
+    if is_broker(&arguments.before) && is_broker(&arguments.after) { Served::Broker } else { Served::Gateway }
+}
+
+/// Whether a side is a broker that is reached by TLS or DTLS.
+fn has_tls(arguments: &Pair, program: &str) -> bool {
+    program.contains("://") && (peer::is_secure(program) || arguments.shape.security.is_secure())
 }
 
 /// Returns what the program says it is.
 fn version(path: &Path) -> Result<String, Failure> {
-    let said = Command::new(path).arg("--version").output().map_err(|error| Failure::io(path.display(), &error))?;
-    let text = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-    if said.status.success() && text.starts_with("fogmux") {
-        return Ok(text);
+    let answer = Command::new(path).arg("--version").output().map_err(|error| Failure::io(path.display(), &error))?;
+    let text = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    if answer.status.success() && text.starts_with("fogmux") {
+        return Ok(said(&text));
     }
     Err(Failure::new(Status::Usage, format!("{} is no fogmux binary: --version says {text:?}", path.display())))
 }

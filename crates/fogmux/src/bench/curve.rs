@@ -1,9 +1,11 @@
 //! `fogmux bench curve`: the highest rate that a gateway keeps up with, and its latency below that.
 
 use fogmux_traffic::Experiment;
+use fogmux_traffic::experiment::Operation;
 use fogmux_traffic::saturation::{self, Load, Search};
 
 use super::arguments::Curve;
+use super::effect::{self, Served};
 use super::signals;
 use crate::exit::{Failure, Status};
 
@@ -13,6 +15,10 @@ pub(super) fn run(arguments: &Curve) -> Result<(), Failure> {
     if shape.rate.is_some() || shape.gap_seconds.is_some() {
         return Err(Failure::new(Status::Usage, "a curve has rates of its own: leave --rate and --gap away"));
     }
+    if shape.operation == Operation::Hold {
+        return Err(Failure::new(Status::Usage, "a curve is one of rates, and --operation hold has none"));
+    }
+    effect::refuse(&arguments.shape.given, &shape, Served::Gateway)?;
     let rates = match arguments.rates.as_slice() {
         [] => searched(arguments, &shape)?,
         rates => rates.to_vec(),

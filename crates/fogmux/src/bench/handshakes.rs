@@ -10,6 +10,7 @@ use fogmux_traffic::report::figure::Figure;
 
 use super::arguments::{Columns, Handshakes};
 use crate::exit::{Failure, Status};
+use crate::output::say;
 
 /// One suite of each kind: what protects records hardly adds to a handshake.
 const QUICK: [&str; 6] = [
@@ -35,8 +36,7 @@ pub(super) fn run(arguments: &Handshakes) -> Result<(), Failure> {
     let axes = axes(arguments);
     let (experiments, impossible) = axes.cells(&base);
     if arguments.impossible {
-        impossible.iter().for_each(|cell| println!("{}: {}", cell.what, cell.why));
-        return Ok(());
+        return impossible.iter().try_for_each(|cell| say!("{}: {}\n", cell.what, cell.why));
     }
     if experiments.is_empty() {
         let why = impossible.first().map_or("no suite goes with such a key", |cell| cell.why);

@@ -4,6 +4,7 @@ use fogmux_traffic::experiment::Qos;
 use fogmux_traffic::{Door, Experiment, Security};
 
 use super::arguments::Matrix;
+use crate::exit::{Failure, Status};
 
 const QUICK_SIZES: [usize; 1] = [64];
 const SIZES: [usize; 5] = [16, 256, 1_024, 16_384, 65_536];
@@ -16,7 +17,10 @@ const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
 const PAIRS: u32 = 16;
 
 /// Returns the experiments and the number of repetitions.
-pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
+///
+/// # Errors
+/// None of the doors has one of these profiles and levels of QoS.
+pub(super) fn experiments(arguments: &Matrix) -> Result<(Vec<Experiment>, u32), Failure> {
     let quick = arguments.quick;
     let sizes = chosen(&arguments.sizes, if quick { &QUICK_SIZES } else { &SIZES });
     let levels = chosen(&arguments.qos, if quick { &QUICK_QOS } else { &QOS });
@@ -47,7 +51,11 @@ pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
             }
         }
     }
-    (experiments, arguments.repeat.unwrap_or(if quick { 3 } else { 5 }))
+    if experiments.is_empty() {
+        let why = "none of --doors has one of --securities with one of --qos: there is nothing to be measured";
+        return Err(Failure::new(Status::Usage, why));
+    }
+    Ok((experiments, arguments.repeat.unwrap_or(if quick { 3 } else { 5 })))
 }
 
 fn chosen<T: Copy>(wanted: &[T], otherwise: &[T]) -> Vec<T> {

@@ -9,6 +9,7 @@ use fogmux_traffic::report;
 use super::arguments::{Output, Paper, PaperRun};
 use super::{Done, signals};
 use crate::exit::{Failure, Status};
+use crate::output::say;
 use crate::terminal::columns;
 
 /// Runs the subcommand.
@@ -16,8 +17,7 @@ pub(super) fn run(command: &Paper) -> Result<(), Failure> {
     match command {
         Paper::List => list(),
         Paper::Show { name } => {
-            print!("{}", report::document::terminal(&load(name)?, columns(std::io::stdout())));
-            Ok(())
+            say!("{}", report::document::terminal(&load(name)?, columns(std::io::stdout())))
         }
         Paper::Run(arguments) => rerun(arguments),
     }
@@ -35,8 +35,8 @@ fn list() -> Result<(), Failure> {
     for name in NAMES {
         let paper = load(name)?;
         let tables: Vec<&str> = paper.tables.iter().map(|table| table.id.as_str()).collect();
-        println!("{name}: {} ({}, {})", paper.head.title, paper.head.authors, paper.head.year);
-        println!("    tables {}; {} claims", tables.join(" "), paper.claims.len());
+        say!("{name}: {} ({}, {})\n", paper.head.title, paper.head.authors, paper.head.year)?;
+        say!("    tables {}; {} claims\n", tables.join(" "), paper.claims.len())?;
     }
     Ok(())
 }
@@ -57,23 +57,21 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
 }
 
 fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failure> {
-    if output.json {
-        println!("{}", serde_json::to_string(&result).unwrap_or_default());
-    } else {
-        print!("{}", report::paper::terminal(&result, columns(std::io::stdout())));
-        print!("{}", report::terminal::warnings(&report::summaries(&done.runs)));
-    }
-    let conclusion = conclude(&result, &done.runs);
     let Done { record, runs, gateway_environment, stopped } = done;
-    if let Some(directory) = &output.out {
-        let report = record.report(runs, gateway_environment, Some(result));
-        super::write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;
-    }
-    record.end(stopped);
-    match stopped {
+    let report = record.report(runs, gateway_environment, Some(result.clone()));
+    let written = super::write(&report, output, record, stopped);
+    let printed = if output.json {
+        say!("{}\n", serde_json::to_string(&result).unwrap_or_default())
+    } else {
+        let warnings = report::terminal::warnings(&report::summaries(&report.runs));
+        say!("{}{warnings}", report::paper::terminal(&result, columns(std::io::stdout())))
+    };
+    super::list(&written?);
+    let conclusion = match stopped {
         Some(signal) => Err(signals::failure(signal)),
-        None => conclusion,
-    }
+        None => conclude(&result, &report.runs),
+    };
+    conclusion.and(printed)
 }
 
 /// The exit code of what has been printed: the gravest of what keeps numbers from being what they should be.

@@ -6,19 +6,34 @@ use fogmux_traffic::target::Access;
 use fogmux_traffic::{Door, Experiment, Security};
 
 use super::arguments::Peer;
+use super::effect::{self, Served};
 use crate::exit::{Failure, Status};
 
 /// Returns the target and its credentials.
-pub(super) fn target(arguments: &Peer) -> Result<(Target, Experiment), Failure> {
+///
+/// # Errors
+/// The URL is none, or a flag contradicts it or has no effect; `served` is what is measured besides.
+pub(super) fn target(arguments: &Peer, served: Served) -> Result<(Target, Experiment), Failure> {
     let usage = |problem: String| Failure::new(Status::Usage, problem);
     let address = Address::parse(&arguments.url).map_err(usage)?;
     let mut experiment = arguments.shape.experiment();
     experiment.door = address.door(experiment.door);
+    let given = &arguments.shape.given;
+    for (flag, said) in [("--door", Some(arguments.shape.door)), ("--to", arguments.shape.to)] {
+        let Some(said) = said.filter(|said| given.has(flag) && address.door(*said) != *said) else { continue };
+        return Err(usage(format!("{flag} {said} contradicts the URL, whose scheme is {}", address.scheme)));
+    }
+    if address.secure && given.has("--security") && experiment.security == Security::NONE {
+        let (scheme, security) = (&address.scheme, experiment.security);
+        return Err(usage(format!("--security {security} contradicts the URL, whose scheme is {scheme}")));
+    }
     if address.secure && !experiment.security.is_secure() {
         let name = if arguments.psk.is_some() { "psk" } else { "modern" };
         let profile = name.parse::<Security>().map_err(|error| usage(error.to_string()))?;
         experiment.security = Security { oscore: experiment.security.oscore, ..profile };
     }
+    effect::refuse_of_peer(arguments, &address.scheme, &experiment)?;
+    effect::refuse(given, &experiment, served)?;
     let psk = match (&arguments.psk_id, &arguments.psk) {
         (Some(identity), Some(digits)) => {
             let key = crate::pki::bytes(digits)
@@ -43,6 +58,11 @@ pub(super) fn target(arguments: &Peer) -> Result<(Target, Experiment), Failure> 
     };
     let broker = Broker { name: address.shown, access, reader_access: None, pids: arguments.pid.clone() };
     Ok((Target::Peer(Box::new(broker)), experiment))
+}
+
+/// Whether a URL is one of TLS or DTLS.
+pub(super) fn is_secure(url: &str) -> bool {
+    Address::parse(url).is_ok_and(|address| address.secure)
 }
 
 /// `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/PREFIX]`.

@@ -9,6 +9,7 @@ use fogmux_traffic::paper::PaperResult;
 use fogmux_traffic::repetition::{Round, Side, Void, keep_whole_rounds};
 use fogmux_traffic::report::command::shown;
 use fogmux_traffic::report::journal::{self, Entry, Journal};
+use fogmux_traffic::text::plain;
 
 use super::arguments::Output;
 use crate::exit::{Failure, Status};
@@ -62,7 +63,7 @@ impl Record {
         let mut report = if output.resume { continued(directory, fresh)? } else { fresh };
         keep(&mut report.runs);
         let begun = Journal::begin(directory, &report);
-        let journal = begun.map_err(|error| Failure::io(directory.join(journal::NAME).display(), &error))?;
+        let journal = begun.map_err(|error| Failure::io(directory.display(), &error))?;
         Ok(Self { report, journal: Some(journal) })
     }
 
@@ -98,16 +99,11 @@ impl Record {
         }
     }
 
-    /// A record that cannot be kept ends no measurement.
+    /// A record that cannot be written on ends no measurement, and keeps the repetitions that it has.
     fn add(&mut self, run: usize, entry: Entry) {
-        let Some(mut journal) = self.journal.take() else { return };
-        match journal.add(run, entry) {
-            Ok(()) => self.journal = Some(journal),
-            // Without the repetitions to come it would be the record of another measurement.
-            Err(error) => {
-                eprintln!("{}: {error}: an interrupted measurement could not be resumed", journal::NAME);
-                let _ = journal.finish();
-            }
+        let Some(journal) = &mut self.journal else { return };
+        if let Err(error) = journal.add(run, entry) {
+            eprintln!("{}: {error}: --resume would do the repetitions from here on again", journal::NAME);
         }
     }
 
@@ -158,7 +154,7 @@ fn difference(begun: &Report, fresh: &Report) -> Option<String> {
         return Some("another program of the agent has begun it".to_owned());
     }
     if begun.command != fresh.command {
-        return Some(format!("it was begun by `{}`, and other flags measure something else", begun.command));
+        return Some(format!("it was begun by `{}`, and other flags measure something else", plain(&begun.command)));
     }
     if !begun.runs.iter().map(what).eq(fresh.runs.iter().map(what)) {
         return Some("its experiments or their targets are others".to_owned());

@@ -88,7 +88,9 @@ fn run(wanted: &BenchRun) -> Result<Plan, String> {
     check_time(1, seconds, repeat)?;
     let mut words = Words::of(&["bench", "run"]);
     words.flag("--door", door);
-    if let Some(reader_door) = reader_door {
+    // Other operations have no subscribers, and a flag without an effect is refused.
+    let delivers = operation == "deliver";
+    if let Some(reader_door) = reader_door.filter(|_| delivers) {
         words.flag("--to", reader_door);
     }
     words.flag("--security", security);
@@ -96,7 +98,9 @@ fn run(wanted: &BenchRun) -> Result<Plan, String> {
     words.flag("--qos", qos as u8);
     words.flag("--size", size);
     words.flag("--pubs", publishers);
-    words.flag("--subs", subscribers);
+    if delivers {
+        words.flag("--subs", subscribers);
+    }
     if let Some(rate) = rate {
         words.flag("--rate", rate);
     }

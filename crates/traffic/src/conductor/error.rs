@@ -9,6 +9,7 @@ use crate::link::LinkError;
 use crate::pattern::{PatternError, moment};
 use crate::repetition::Void;
 use crate::target::TargetError;
+use crate::text::plain;
 
 /// Why a repetition has no outcome.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +62,7 @@ impl From<DriverError> for ConductorError {
 
 impl From<ConductorError> for Void {
     fn from(error: ConductorError) -> Self {
-        let why = error.to_string();
+        let why = plain(&error.to_string());
         if matches!(error, ConductorError::Stopped(_)) { Self::Stopped(why) } else { Self::Failed(why) }
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::{Conductor, ConductorError, Target, before_now_unix_ms, ended, here, now_unix_ms, program_bytes};
-use super::{Serving, started, stopped, witnessed};
+use super::{Serving, gone, started, stopped, tasks, witnessed};
 use crate::experiment::Experiment;
 use crate::fleet::Fleet;
 use crate::measure::limits;
@@ -18,11 +18,10 @@ impl Conductor {
     /// # Errors
     /// There is nothing to be measured; why is said, with the name of the group.
     pub async fn repeat_fleet(&mut self, fleet: &Fleet, number: u32) -> Result<Vec<Outcome>, ConductorError> {
-        let (stopped, watcher, whole) = (stopped(self.stop.clone()), self.watcher.clone(), fleet.whole());
-        let done = tokio::select! {
-            biased;
-            why = stopped => Err(ConductorError::Stopped(why)),
-            done = self.execute_fleet(fleet, number) => done,
+        let (watcher, whole) = (self.watcher.clone(), fleet.whole());
+        let done = match self.stopped_by() {
+            Some(why) => Err(ConductorError::Stopped(why)),
+            None => self.execute_fleet(fleet, number).await,
         };
         if let Some(watcher) = watcher {
             let problem = done.as_ref().err().map(ToString::to_string);
@@ -56,10 +55,14 @@ impl Conductor {
         let mut serving = Serving::Gateway(gateway);
         let pids = serving.pids();
         let watch = Watch::of(&pids).map_err(ConductorError::Processes)?;
+        let tasks = tasks();
         let done = tokio::select! {
+            biased;
+            why = stopped(self.stop.clone()) => Err(ConductorError::Stopped(why)),
             done = self.drive(&works, number, here(&pids), &since) => done,
             pid = watch.ended() => Err(ended(&mut serving, pid, &since)),
         };
+        gone(tasks, &done).await;
         let measured_from_unix_ms = before_now_unix_ms(&since);
         let mut outcomes = witnessed(done, &mut serving, &watch, &since).await?;
         let counted = outcomes.iter().cloned().zip(fleet.groups());

@@ -31,7 +31,7 @@ use self::contexts::Contexts;
 use self::datagrams::{Buffers, Datagrams};
 use self::line::Line;
 use self::resource::Shape;
-use crate::driver::{Connected, Driver, DriverError, Pending, Role};
+use crate::driver::{Connected, Driver, DriverError, Pending, Role, body_bytes_max};
 use crate::experiment::{CoapToken, Credential, Door, Experiment};
 use crate::target::Access;
 
@@ -64,6 +64,8 @@ struct CoapDriver {
     unconfirmed_wait: Duration,
     transmission: Transmission,
     tokens: TokenForm,
+    /// Bytes of the largest body of an answer, of all of its blocks together.
+    body_bytes_max: usize,
     seed: u64,
 }
 
@@ -92,6 +94,7 @@ impl CoapDriver {
                 CoapToken::MessageId => TokenForm::MessageId,
                 CoapToken::Empty => TokenForm::Empty,
             },
+            body_bytes_max: body_bytes_max(experiment),
             seed: experiment.seed,
         })
     }
@@ -118,7 +121,7 @@ impl CoapDriver {
             tokens: self.tokens,
             block_size,
             chunk,
-            body_bytes_max: usize::MAX,
+            body_bytes_max: self.body_bytes_max,
             bodies_bytes_max: usize::MAX,
             answer_timeout: PROMISED_WAIT,
             unconfirmed_timeout: self.unconfirmed_wait,
@@ -175,7 +178,7 @@ fn options(door: Door, experiment: &Experiment, access: &Access) -> Result<Optio
         only: experiment.only(),
         trust: access.authority.clone().map_or(Trust::Insecure, Trust::File),
         own: own.map(|(certificate, key)| Own { certificate: certificate.clone(), key: key.clone() }),
-        psk: access.psk.clone().filter(|_| experiment.by_key()).map(|(identity, key)| Psk { identity, key }),
+        psk: access.psk.clone().filter(|_| experiment.is_by_key()).map(|(identity, key)| Psk { identity, key }),
         key_log: key_log.map_err(|error| DriverError::Connection(error.to_string()))?.map(Arc::new),
         ..Options::default()
     })

@@ -24,7 +24,7 @@ use fogmux_net::channel::Zeroizing;
 use self::carrier::{Carrier, READ_BYTES};
 use self::client::MqttClient;
 use self::session::{Session, Wanted};
-use crate::driver::{Connected, Driver, DriverError, Nobody, Pending, Role};
+use crate::driver::{Connected, Driver, DriverError, Nobody, Pending, Role, body_bytes_max};
 use crate::experiment::{Credential, Door, Experiment, Operation, Qos, Visit};
 use crate::target::Access;
 
@@ -66,7 +66,12 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
         dialer: Dialer::new(&access.host, access.port, &access.name, connector),
         websocket: over_websocket.then(|| format!("{host}:{}", access.port)),
         login: login(door, experiment, access)?,
-        wanted: Wanted { qos: qos(experiment.qos), retain },
+        wanted: Wanted {
+            qos: qos(experiment.qos),
+            retain,
+            // One read may bring the end of a packet and the beginning of the next.
+            packet_bytes_max: body_bytes_max(experiment).saturating_add(READ_BYTES),
+        },
         seed: experiment.seed,
         group: access.group.clone().unwrap_or_else(|| "bench".to_owned()),
         buffer: Rc::new(RefCell::new(vec![0; READ_BYTES].into())),

@@ -26,7 +26,7 @@ use self::client::XmppClient;
 use self::login::{Proof, proofs};
 use self::node::Prepared;
 use self::session::{Security, Session};
-use crate::driver::{Connected, Driver, DriverError, Pending, Role};
+use crate::driver::{Connected, Driver, DriverError, Pending, Role, text_bytes_max};
 use crate::experiment::{Credential, Door, Experiment};
 use crate::target::Access;
 
@@ -54,6 +54,7 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
         group: access.group.as_ref().map(|group| format!("{group}-")).unwrap_or_default(),
         retain: experiment.retain,
         prepared: Prepared::default(),
+        stanza_bytes_max: text_bytes_max(experiment),
         salted: RefCell::default(),
     }))
 }
@@ -67,6 +68,8 @@ struct XmppDriver {
     group: String,
     retain: bool,
     prepared: Prepared,
+    /// Bytes of the largest stanza.
+    stanza_bytes_max: usize,
     /// All clients are the same user: what the first login derives serves the others, so that the generator's own work
     /// does not set the pace of logins.
     salted: RefCell<SaltedPassword>,
@@ -81,7 +84,8 @@ impl Driver for XmppDriver {
                 Role::Subscriber => format!("{}subscriber-{number}", self.group),
             };
             let (host, port) = &self.address;
-            let mut session = Session::open((host, *port), &self.domain, &self.security, resource).await?;
+            let mut session =
+                Session::open((host, *port), &self.domain, &self.security, resource, self.stanza_bytes_max).await?;
             session.log_in(&self.proofs, !matches!(self.security, Security::None), &self.salted).await?;
             if role == Role::Subscriber {
                 session.output.extend_from_slice(b"<presence/>");

@@ -171,7 +171,8 @@ impl Experiment {
     }
 
     /// Whether its clients show a pre-shared key: by their profile, or because the suite is for nothing else.
-    pub(crate) fn by_key(&self) -> bool {
+    #[must_use]
+    pub fn is_by_key(&self) -> bool {
         let of_suite = |suite: Suite| matches!(suite.proof(), Proof::Psk | Proof::EcdhePsk);
         self.security.profile.psk || self.suite.is_some_and(of_suite)
     }

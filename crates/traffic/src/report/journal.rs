@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::json::{ReadError, VERSION};
+use super::json::{ReadError, VERSION, cleaned};
 use crate::outcome::{Outcome, Report};
 
 /// The name of the file in the directory of a report.
@@ -39,33 +39,32 @@ struct Line {
 pub struct Journal {
     path: PathBuf,
     file: File,
+    /// An entry could not be written. Those before it are whole, and none follows: the record ends there.
+    is_broken: bool,
 }
 
 impl Journal {
-    /// Begins the journal of this report in its directory. One that is there is replaced.
+    /// Begins the journal of this report in its directory. One that is there is replaced when this one is written.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn begin(directory: &Path, report: &Report) -> io::Result<Self> {
         let path = directory.join(NAME);
-        let mut file = super::create_private(&path)?;
-        write(&mut file, report)?;
-        for (run, of) in report.runs.iter().enumerate() {
-            let failed = of.failed.iter().cloned().map(Entry::Failed);
-            let done = of.outcomes.iter().cloned().map(|outcome| Entry::Outcome(Box::new(outcome)));
-            for entry in failed.chain(done) {
-                write(&mut file, &Line { run, entry })?;
-            }
-        }
-        Ok(Self { path, file })
+        let (mut file, beside) = super::create_beside(&path)?;
+        let written = write_all(&mut file, report).and_then(|()| fs::rename(&beside, &path));
+        written.map_err(|error| super::left_undone(&path, &beside, &error))?;
+        Ok(Self { path, file, is_broken: false })
     }
 
-    /// Appends the entry of a repetition of this run.
+    /// Appends the entry of a repetition of this run, unless one before it could not be written.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written. It keeps the entries before.
     pub fn add(&mut self, run: usize, entry: Entry) -> io::Result<()> {
-        write(&mut self.file, &Line { run, entry })
+        if self.is_broken {
+            return Ok(());
+        }
+        write(&mut self.file, &Line { run, entry }).inspect_err(|_| self.is_broken = true)
     }
 
     /// Removes it: the measurement is finished, and its report written.
@@ -75,6 +74,18 @@ impl Journal {
     pub fn finish(self) -> io::Result<()> {
         fs::remove_file(&self.path)
     }
+}
+
+fn write_all(file: &mut File, report: &Report) -> io::Result<()> {
+    write(file, report)?;
+    for (run, of) in report.runs.iter().enumerate() {
+        let failed = of.failed.iter().cloned().map(Entry::Failed);
+        let done = of.outcomes.iter().cloned().map(|outcome| Entry::Outcome(Box::new(outcome)));
+        for entry in failed.chain(done) {
+            write(file, &Line { run, entry })?;
+        }
+    }
+    Ok(())
 }
 
 /// A line is written at once, so that a process that is killed leaves whole ones.
@@ -96,7 +107,7 @@ pub fn is_in(directory: &Path) -> bool {
 /// There is none, or it is of a later fogmux, or a line before the last is none.
 pub fn read(directory: &Path) -> Result<Report, ReadError> {
     let path = directory.join(NAME);
-    let text = fs::read_to_string(&path).map_err(|source| ReadError::File { path: path.clone(), source })?;
+    let text = fogmux_file::read_to_string(&path).map_err(|source| ReadError::File { path: path.clone(), source })?;
     let content = |source| ReadError::Content { path: path.clone(), source };
     let mut lines = text.split_inclusive('\n');
     let mut report: Report = serde_json::from_str(lines.next().unwrap_or_default()).map_err(content)?;
@@ -113,6 +124,15 @@ pub fn read(directory: &Path) -> Result<Report, ReadError> {
         }
     }
     Ok(report)
+}
+
+/// The same for a report: another may have written it, and its text has no control characters then.
+///
+/// # Errors
+/// As there.
+pub fn read_plain(directory: &Path) -> Result<Report, ReadError> {
+    let report = read(directory)?;
+    cleaned(&report).map_err(|source| ReadError::Content { path: directory.join(NAME), source })
 }
 
 #[cfg(test)]
@@ -151,6 +171,21 @@ mod tests {
         // A measurement that goes on begins with all of it.
         drop(Journal::begin(place.path(), &read).unwrap());
         assert_eq!(super::read(place.path()).unwrap(), read);
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_written_ends_the_record_and_keeps_it() {
+        let place = tempfile::tempdir().unwrap();
+        let mut journal = Journal::begin(place.path(), &report()).unwrap();
+        journal.add(0, Entry::Failed("first".to_owned())).unwrap();
+        let writable = std::mem::replace(&mut journal.file, File::options().write(true).open("/dev/full").unwrap());
+        assert_eq!(journal.add(0, Entry::Failed("second".to_owned())).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        journal.file = writable;
+        // There is room again, but the record has a gap.
+        journal.add(0, Entry::Failed("third".to_owned())).unwrap();
+        assert_eq!(read(place.path()).unwrap().runs[0].failed, ["first"]);
+        journal.finish().unwrap();
+        assert!(!is_in(place.path()));
     }
 
     #[test]

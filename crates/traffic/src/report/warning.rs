@@ -65,12 +65,20 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
 /// Repetitions that failed. The first reason comes first: those after it may have found nobody any more.
 fn problem(summary: &Summary<'_>) -> Option<String> {
     let Run { problem, failed, .. } = summary.run;
-    match (problem, failed.as_slice()) {
-        (None, []) => None,
-        (None, [only]) => Some(format!("a repetition failed: {only}")),
-        (None, [first, ..]) => Some(format!("{} repetitions failed; the first: {first}", failed.len())),
-        (Some(problem), [first, ..]) if first != problem => Some(format!("{first}; and then: {problem}")),
-        (Some(problem), _) => Some(problem.clone()),
+    let failures = match failed.as_slice() {
+        [] => None,
+        [only] => Some(format!("a repetition failed: {only}")),
+        [first, ..] => Some(format!("{} repetitions failed; the first: {first}", failed.len())),
+    };
+    match (problem, failures) {
+        (None, failures) => failures,
+        (Some(problem), None) => Some(problem.clone()),
+        (Some(problem), Some(failures)) => match failed.as_slice() {
+            [first, ..] if first == problem => Some(problem.clone()),
+            // A problem that is none of the failures, such as a signal, does not say why there is no outcome.
+            [first, ..] if failed.contains(problem) => Some(format!("{first}; and then: {problem}")),
+            _ => Some(format!("{problem}; {failures}")),
+        },
     }
 }
 
@@ -284,6 +292,22 @@ mod tests {
         assert_eq!(said, [format!("run: {died}; and then: Connection refused")]);
         let narrow = Run { until: Some(0.25), failed: Vec::new(), ..run };
         assert!(warnings(&[Summary::of(&narrow, "run".to_owned())]).is_empty());
+    }
+
+    #[test]
+    fn what_has_ended_a_measurement_does_not_hide_why_there_is_nothing() {
+        let ended = Run {
+            problem: Some("ended by SIGTERM".to_owned()),
+            failed: vec!["no connection within 10 s".to_owned()],
+            ..Run::of(Experiment::default(), "stub".to_owned())
+        };
+        let all = |run: &Run| -> Vec<String> {
+            warnings(&[Summary::of(run, "run".to_owned())]).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(all(&ended), ["run: ended by SIGTERM; a repetition failed: no connection within 10 s"]);
+        // The last failure is the problem itself.
+        let failed = Run { problem: ended.failed.last().cloned(), ..ended };
+        assert_eq!(all(&failed), ["run: no connection within 10 s"]);
     }
 
     #[test]

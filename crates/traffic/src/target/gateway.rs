@@ -16,6 +16,8 @@ use crate::experiment::{Credential, Door, Experiment};
 
 /// In which it has to become ready.
 const START_MAX: Duration = Duration::from_secs(60);
+/// In which it closes what is still connected when it is ended.
+const DRAIN: Duration = Duration::from_millis(500);
 /// In which it has to end when it is asked to.
 const END_MAX: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
@@ -31,8 +33,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts a gateway that these experiments can be done with at the same time. `wrapper` is the command that it is started by, such as
-    /// `ip netns exec NAME`, and `address` the one that it listens on.
+    /// Starts a gateway that these experiments can be done with at the same time. `wrapper` is the command that it is
+    /// started by, such as `ip netns exec NAME`, and `address` the one that it listens on.
     ///
     /// # Errors
     /// One of them is not possible, or two want different things of one listener, or the gateway does not become ready.
@@ -54,6 +56,8 @@ impl Gateway {
         command.args(words).args(["serve", "--json", "--free-ports", "--end-with"]).arg(std::process::id().to_string());
         command.arg("--data").arg(home.data());
         command.arg("--set").arg(format!("store.path={}", store.display()));
+        // When it is ended, nobody is served any more.
+        command.arg("--set").arg(format!("workers.drain={}ms", DRAIN.as_millis()));
         if experiments.iter().any(|experiment| experiment.credential == Credential::Token) {
             command.arg("--set").arg(format!("auth.token.key_file={}", home.token_key().display()));
         }

@@ -147,7 +147,7 @@ impl Home {
         let base = self.certificate_base(kind);
         let certificate = shows_certificate(security, credential)
             .then(|| (base.with_added_extension("pem"), base.with_added_extension("key")));
-        let psk = experiment.by_key().then(|| (USER.to_owned(), self.psk.clone()));
+        let psk = experiment.is_by_key().then(|| (USER.to_owned(), self.psk.clone()));
         let named = certificate.is_some() || psk.is_some() || security.oscore;
         let is_xmpp = matches!(door, Door::Xmpp | Door::Xmpps);
         let asks_password = match credential {

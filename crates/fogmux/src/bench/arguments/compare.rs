@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use fogmux_traffic::repetition::Repetitions;
 use fogmux_traffic::report::compare::SESSION;
 
@@ -22,6 +23,11 @@ Exit codes:
   75  inconclusive: too few repetitions, or they scatter too much
   78  the experiments differ; compare: --common compares those in both";
 
+/// Fewer repetitions than intervals are looked at after would be no bound of theirs.
+fn most_repetitions() -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(6..=100_000)
+}
+
 /// More repetitions, until intervals are narrow.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Until {
@@ -29,7 +35,7 @@ pub(crate) struct Until {
     #[arg(long, value_name = "PERCENT", value_parser = positive_percent)]
     pub(crate) until: Option<f64>,
     /// Most repetitions with --until
-    #[arg(long, value_name = "N", default_value_t = 50, requires = "until")]
+    #[arg(long, value_name = "N", default_value_t = 50, requires = "until", value_parser = most_repetitions())]
     pub(crate) repeat_max: u32,
 }
 

@@ -13,10 +13,10 @@ pub(crate) struct Curve {
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     pub(crate) rates: Vec<f64>,
     /// Rate at which the search for the highest one begins
-    #[arg(long, value_name = "RATE", default_value_t = 1_000.0)]
+    #[arg(long, value_name = "RATE", default_value_t = 1_000.0, conflicts_with = "rates")]
     pub(crate) from: f64,
     /// Seconds of each step of the search
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, conflicts_with = "rates")]
     pub(crate) step_seconds: f64,
     #[command(flatten)]
     pub(crate) host: Host,

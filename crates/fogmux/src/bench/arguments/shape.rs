@@ -9,7 +9,7 @@ use fogmux_traffic::experiment::{
 };
 use fogmux_traffic::{Door, Experiment, Security};
 
-use super::{qos, word};
+use super::{Given, qos, word};
 
 /// A rate that stays, or one that rises or falls to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +36,8 @@ impl FromStr for Rate {
 /// The operation, and its rate.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Shape {
+    #[command(flatten)]
+    pub(crate) given: Given,
     /// Door of publishers: mqtt, mqtt5, mqtt-ws, coap, coap-tcp, http1, http2, http3, xmpp, xmpps
     #[arg(long, default_value = "mqtt")]
     pub(crate) door: Door,

@@ -4,6 +4,7 @@ use fogmux_coap::client::{CallFailed, Event, Events, Registration, Representatio
 use fogmux_coap::{Code, Message};
 
 use crate::driver::{Answer, Arrival, DriverError, Sink};
+use crate::text;
 
 /// Payload bytes of one client, and why it cannot go on.
 #[derive(Debug, Default)]
@@ -81,7 +82,7 @@ impl Relay<'_> {
 fn said(message: &Message<'_>) -> String {
     let code = message.code;
     match std::str::from_utf8(message.payload()) {
-        Ok(text) if !text.is_empty() && !code.is_success() => format!("{code}: {text}"),
+        Ok(said) if !said.is_empty() && !code.is_success() => text::said(&format!("{code}: {said}")),
         Ok(_) | Err(_) => code.to_string(),
     }
 }

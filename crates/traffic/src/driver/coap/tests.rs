@@ -132,6 +132,23 @@ fn over_udp_every_byte_of_the_protocol_is_one_of_the_socket() {
 }
 
 #[test]
+fn an_answer_larger_than_any_that_is_expected_is_an_error_of_its_request_alone() {
+    run(async {
+        let driver = quick(&experiment(), origin(OriginConfig::default()).await);
+        let mut client = driver.connect(Role::Publisher, 0).await.unwrap().client;
+        let mut heard = Heard::default();
+        for (tag, bytes) in [(0, 200_000), (2, 1)] {
+            client.submit(Request::Publish { topic: "t", payload: &vec![b'x'; bytes] }, tag).unwrap();
+            drive(&mut *client, &mut heard, |heard| heard.done.contains_key(&tag)).await.unwrap();
+            client.submit(Request::Get { topic: "t" }, tag + 1).unwrap();
+            drive(&mut *client, &mut heard, |heard| heard.done.contains_key(&(tag + 1))).await.unwrap();
+        }
+        assert!(heard.done.get(&1).is_some_and(Result::is_err), "{:?}", heard.done.get(&1));
+        assert_eq!(heard.done.get(&3), Some(&Ok(b"x".to_vec())));
+    });
+}
+
+#[test]
 fn what_follows_an_answer_goes_out_at_once_and_its_own_answer_wakes() {
     run(async {
         // Two seconds until a request is repeated: a wake that is missed shows.

@@ -22,6 +22,11 @@ impl Body {
         self.whole.extend_from_slice(&piece);
     }
 
+    /// How many bytes have arrived.
+    pub(super) fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         if self.whole.is_empty() { &self.first } else { &self.whole }
     }

@@ -7,12 +7,11 @@ use fogmux_http::event;
 
 use crate::driver::{Arrival, DriverError};
 
-/// Longest event: a payload of 16 MiB in base64 and what stands around it.
-const EVENT_BYTES_MAX: usize = 24 << 20;
-
 /// Reads one stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Events {
+    /// Bytes of the longest event.
+    bytes_max: usize,
     /// The beginning of a line.
     partial: Vec<u8>,
     /// The `data` fields of the event so far; each ends with a line feed.
@@ -24,6 +23,10 @@ pub(super) struct Events {
 }
 
 impl Events {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, partial: Vec::new(), data: Vec::new(), named: false, returned: false }
+    }
+
     /// Takes some of the stream, and hands on every message that it completes.
     pub(super) fn read(&mut self, mut bytes: &[u8], mut message: impl FnMut(Arrival<'_>)) -> Result<(), DriverError> {
         if self.returned && !bytes.is_empty() {
@@ -51,8 +54,8 @@ impl Events {
             }
         }
         self.partial.extend_from_slice(bytes);
-        if self.partial.len().max(self.data.len()) > EVENT_BYTES_MAX {
-            return Err(DriverError::Protocol(format!("an event of more than {EVENT_BYTES_MAX} bytes")));
+        if self.partial.len().max(self.data.len()) > self.bytes_max {
+            return Err(DriverError::Protocol(format!("an event of more than {} bytes", self.bytes_max)));
         }
         Ok(())
     }
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     fn payloads(bytes: &[u8], step: usize) -> Result<Vec<Vec<u8>>, DriverError> {
-        let (mut events, mut payloads) = (Events::default(), Vec::new());
+        let (mut events, mut payloads) = (Events::new(bytes.len()), Vec::new());
         for piece in bytes.chunks(step) {
             events.read(piece, |arrival| {
                 assert!(matches!(arrival.topic, Some("a" | "a/b")), "{arrival:?}");
@@ -157,6 +160,18 @@ mod tests {
     fn data_in_several_lines_is_one_event() {
         let bytes = b"data:{\"topic\":\"a\",\ndata: \"payload\":\"x\"}\nid\n\n";
         assert_eq!(payloads(bytes, bytes.len()).unwrap(), [b"x"]);
+    }
+
+    #[test]
+    fn an_event_without_end_is_an_error() {
+        let mut events = Events::new(1_000);
+        let endless = [&b"data:"[..], &[b'x'; 900]].concat();
+        assert_eq!(events.read(&endless, |_| {}), Ok(()));
+        assert!(matches!(events.read(&endless, |_| {}), Err(DriverError::Protocol(_))));
+        // Lines of one event count together.
+        let (mut events, line) = (Events::new(1_000), [&endless, &b"\n"[..]].concat());
+        assert_eq!(events.read(&line, |_| {}), Ok(()));
+        assert!(matches!(events.read(&line, |_| {}), Err(DriverError::Protocol(_))));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use self::response::{Malformed, Part, Reader};
 use super::events::Events;
 use super::over;
 use super::request::{Kind, Prepared, Surface, head};
-use crate::driver::{Client, DriverError, Pending, Request, Sink};
+use crate::driver::{Answer, Client, DriverError, Pending, Request, Sink, too_large};
 use crate::experiment::Door;
 use crate::outcome::Bytes;
 
@@ -137,6 +137,10 @@ impl Http1 {
                         self.bytes.payload_down += arrival.payload.len() as u64;
                         sink.message(arrival);
                     })?,
+                    None if self.body.len() + part.len() > self.prepared.surface.body_bytes_max => {
+                        self.overlong(sink);
+                        return Ok(());
+                    }
                     None => self.body.extend_from_slice(part),
                 },
                 Part::End => self.finish(sink)?,
@@ -151,7 +155,7 @@ impl Http1 {
         };
         self.status = status;
         if current.kind == Kind::Subscribe && status == 200 {
-            self.events = Some(Events::default());
+            self.events = Some(Events::new(self.prepared.surface.event_bytes_max));
             current.kind.answered(current.tag, status, &[], &mut self.bytes, sink);
         }
         Ok(())
@@ -177,6 +181,16 @@ impl Http1 {
             self.spare.push(request);
         }
         Ok(())
+    }
+
+    /// An answer is larger than any that is expected, and may have no end: what is left of it goes with the connection.
+    fn overlong(&mut self, sink: &mut dyn Sink) {
+        let Some(Exchange { tag, .. }) = self.current.take() else { return };
+        sink.done(tag, Answer::Refused(&too_large(self.prepared.surface.body_bytes_max)));
+        self.body = Vec::new();
+        self.reader = Reader::default();
+        self.line.leave();
+        self.flushing = false;
     }
 
     /// It has closed. Whether that was an answer's end.

@@ -23,9 +23,10 @@ use super::body::Body;
 use super::events::Events;
 use super::over;
 use super::request::{Kind, Prepared, Requests, Surface, absolute};
-use crate::driver::{Answer, Client, DriverError, Pending, Request, Sink};
+use crate::driver::{Answer, Client, DriverError, Pending, Request, Sink, too_large};
 use crate::experiment::Door;
 use crate::outcome::Bytes;
+use crate::text::said;
 
 /// A connection, and what follows when the other end has had enough of it.
 pub(super) struct Http2 {
@@ -111,7 +112,8 @@ impl Http2 {
                 // and then its response says why.
                 let _ = body.send_data(asked.payload.clone(), true);
             }
-            self.exchanges.push(Exchange { asked: Some(asked), state: State::Head(response) });
+            let body_bytes_max = self.prepared.surface.body_bytes_max;
+            self.exchanges.push(Exchange { asked: Some(asked), state: State::Head(response), body_bytes_max });
             sent = true;
         }
         Ok(sent)
@@ -125,7 +127,7 @@ impl Http2 {
             match end {
                 End::Answer(status, body) => kind.answered(tag, status, body.bytes(), &mut self.bytes, sink),
                 End::Stream(stream) => {
-                    self.followed.push((stream, Events::default()));
+                    self.followed.push((stream, Events::new(self.prepared.surface.event_bytes_max)));
                     kind.answered(tag, 200, &[], &mut self.bytes, sink);
                 }
                 End::Failed(error) if is_farewell(&error) => {
@@ -133,7 +135,8 @@ impl Http2 {
                     self.waiting.push_front(asked);
                     self.links.leave();
                 }
-                End::Failed(error) => sink.done(tag, Answer::Refused(&error.to_string())),
+                End::Failed(error) => sink.done(tag, Answer::Refused(&said(&error.to_string()))),
+                End::TooLarge(bytes_max) => sink.done(tag, Answer::Refused(&too_large(bytes_max))),
             }
             came = true;
         }
@@ -207,6 +210,7 @@ struct Exchange {
     /// Until it is over.
     asked: Option<Asked>,
     state: State,
+    body_bytes_max: usize,
 }
 
 enum State {
@@ -223,6 +227,8 @@ struct Finished {
 enum End {
     Answer(u16, Body),
     Stream(RecvStream),
+    /// The body has more bytes than this. The stream is reset when it is dropped.
+    TooLarge(usize),
     /// Of this request only, or of all: the connection says which.
     Failed(h2::Error),
 }
@@ -256,6 +262,9 @@ impl Exchange {
             let Some(chunk) = ready!(stream.poll_data(cx)) else { break };
             let chunk = chunk?;
             stream.flow_control().release_capacity(chunk.len())?;
+            if body.len() + chunk.len() > self.body_bytes_max {
+                return Poll::Ready(Ok(End::TooLarge(self.body_bytes_max)));
+            }
             body.push(chunk);
         }
         Poll::Ready(Ok(End::Answer(*status, mem::take(body))))

@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use h3::client::{Connection, RequestStream, SendRequest};
-use h3::error::StreamError;
+use h3::error::{Code, StreamError};
 use http::{HeaderValue, Request as HttpRequest, header};
 use quinn::crypto::rustls::QuicClientConfig;
 
@@ -24,9 +24,10 @@ use super::body::Body;
 use super::events::Events;
 use super::over;
 use super::request::{Kind, Prepared, Surface, absolute};
-use crate::driver::{Answer, Client, DriverError, Pending, Request, Sink};
+use crate::driver::{Answer, Client, DriverError, Pending, Request, Sink, too_large};
 use crate::experiment::Door;
 use crate::outcome::Bytes;
+use crate::text::said;
 
 /// H3_NO_ERROR (RFC 9114 §8.1).
 const NO_ERROR: u32 = 0x100;
@@ -85,10 +86,11 @@ impl Http3 {
             match end {
                 Ok(End::Answer(status, body)) => kind.answered(tag, status, body.bytes(), &mut self.bytes, sink),
                 Ok(End::Stream(stream)) => {
-                    self.followed.push((*stream, Events::default()));
+                    self.followed.push((*stream, Events::new(self.prepared.surface.event_bytes_max)));
                     kind.answered(tag, 200, &[], &mut self.bytes, sink);
                 }
-                Err(error) => sink.done(tag, Answer::Refused(&error.to_string())),
+                Ok(End::TooLarge(bytes_max)) => sink.done(tag, Answer::Refused(&too_large(bytes_max))),
+                Err(error) => sink.done(tag, Answer::Refused(&said(&error.to_string()))),
             }
             came = true;
         }
@@ -131,8 +133,10 @@ impl Client for Http3 {
         };
         self.bytes.payload_up += payload.len() as u64;
         let (sender, payload) = (self.sender.clone(), Chunk::copy_from_slice(payload));
-        self.exchanges
-            .push(Box::pin(async move { Finished { tag, kind, end: exchange(sender, kind, request, payload).await } }));
+        let body_bytes_max = self.prepared.surface.body_bytes_max;
+        self.exchanges.push(Box::pin(async move {
+            Finished { tag, kind, end: exchange(sender, kind, request, payload, body_bytes_max).await }
+        }));
         Ok(())
     }
 
@@ -179,6 +183,8 @@ struct Finished {
 enum End {
     Answer(u16, Body),
     Stream(Box<Stream>),
+    /// The body has more bytes than this.
+    TooLarge(usize),
 }
 
 async fn exchange(
@@ -186,6 +192,7 @@ async fn exchange(
     kind: Kind,
     request: HttpRequest<()>,
     payload: Chunk,
+    body_bytes_max: usize,
 ) -> Result<End, StreamError> {
     let mut stream = sender.send_request(request).await?;
     // A server may answer and stop reading; then its answer tells more than the failed write.
@@ -206,6 +213,11 @@ async fn exchange(
     }
     let mut body = Body::default();
     while let Some(mut piece) = stream.recv_data().await? {
+        if body.len() + piece.remaining() > body_bytes_max {
+            // RFC 9114 §4.1.1: who does not want the rest of an answer says so.
+            stream.stop_sending(Code::H3_REQUEST_CANCELLED);
+            return Ok(End::TooLarge(body_bytes_max));
+        }
         body.push(piece.copy_to_bytes(piece.remaining()));
     }
     Ok(End::Answer(status, body))

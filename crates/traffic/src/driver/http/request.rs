@@ -7,10 +7,11 @@ use fogmux_http::client::{self, Flags};
 use fogmux_http::{authorization, sse};
 use http::{HeaderValue, header};
 
-use crate::driver::{Answer, DriverError, Request, Sink};
+use crate::driver::{Answer, DriverError, Request, Sink, body_bytes_max, text_bytes_max};
 use crate::experiment::{Credential, Experiment, Operation};
 use crate::outcome::Bytes;
 use crate::target::Access;
+use crate::text::said;
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,10 @@ pub(super) struct Surface {
     authorization: Option<HeaderValue>,
     retain: bool,
     qos: u8,
+    /// Bytes of the largest body of an answer.
+    pub(super) body_bytes_max: usize,
+    /// Bytes of the largest event of an event stream.
+    pub(super) event_bytes_max: usize,
 }
 
 /// The requests to one topic, each ready but for its payload.
@@ -84,6 +89,8 @@ impl Surface {
             authorization: authorization(experiment, access)?,
             retain: is_kept(experiment),
             qos: experiment.qos.level(),
+            body_bytes_max: body_bytes_max(experiment),
+            event_bytes_max: text_bytes_max(experiment),
         })
     }
 
@@ -146,7 +153,7 @@ pub(super) fn absolute(surface: &Surface, request: client::Request) -> Result<ht
 
 /// Requests by topic: a client has few topics and asks for them over and over.
 pub(super) struct Prepared<R> {
-    surface: Surface,
+    pub(super) surface: Surface,
     build: Build<R>,
     by_topic: HashMap<Box<str>, Rc<Requests<R>>>,
 }
@@ -210,9 +217,10 @@ pub(super) fn shown_by_handshake(experiment: &Experiment) -> bool {
 fn refusal(status: u16, body: &[u8]) -> String {
     let problem = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
     let member = |name| problem.get(name).and_then(serde_json::Value::as_str);
-    match (member("title"), member("detail")) {
+    let text = match (member("title"), member("detail")) {
         (Some(title), Some(detail)) => format!("{status} {title}: {detail}"),
         (Some(text), None) | (None, Some(text)) => format!("{status} {text}"),
         (None, None) => status.to_string(),
-    }
+    };
+    said(&text)
 }

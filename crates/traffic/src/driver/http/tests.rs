@@ -16,7 +16,7 @@ use tokio::task::LocalSet;
 use self::server::{Listens, Server};
 use super::driver;
 use crate::driver::testing::{self, Seen};
-use crate::driver::{Client, DriverError, Request, Role};
+use crate::driver::{Client, DriverError, Request, Role, body_bytes_max};
 use crate::experiment::{Credential, Door, Experiment};
 use crate::target::Access;
 
@@ -136,7 +136,7 @@ fn large_messages_pass_every_window() {
     for listens in ALL {
         run(async || {
             let (_server, address) = Server::start(listens).await;
-            let experiment = Experiment { retain: true, ..experiment(listens) };
+            let experiment = Experiment { retain: true, payload_bytes: 8_000_000, ..experiment(listens) };
             let mut client = connect(&experiment, &access(address)).await;
             let payload: Vec<u8> = (0..8_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
             let mut seen = Seen::default();
@@ -145,6 +145,32 @@ fn large_messages_pass_every_window() {
             client.submit(Request::Get { topic: "t" }, 1).unwrap();
             turn(client.as_mut(), &mut seen, |seen| seen.done.len() == 2).await.unwrap();
             assert!(seen.done[1] == (1, Ok(payload)), "{listens:?}");
+        });
+    }
+}
+
+#[test]
+fn an_answer_larger_than_any_that_is_expected_is_an_error_of_its_request_alone() {
+    for listens in ALL {
+        run(async || {
+            let (_server, address) = Server::start(listens).await;
+            let experiment = Experiment { retain: true, ..experiment(listens) };
+            let mut client = connect(&experiment, &access(address)).await;
+            let mut seen = Seen::default();
+            let bytes_max = body_bytes_max(&experiment);
+            let kept = [("fits", bytes_max), ("large", bytes_max + 1), ("endless", 4_000_000), ("small", 1)];
+            for (tag, (topic, bytes)) in (0..).zip(kept) {
+                client.submit(Request::Publish { topic, payload: &vec![b'x'; bytes] }, tag).unwrap();
+                turn(client.as_mut(), &mut seen, |seen| seen.done.len() as u64 == tag + 1).await.unwrap();
+            }
+            seen.done.clear();
+            for (tag, (topic, _)) in (0..).zip(kept) {
+                client.submit(Request::Get { topic }, tag).unwrap();
+                turn(client.as_mut(), &mut seen, |seen| seen.done.len() as u64 == tag + 1).await.unwrap();
+            }
+            let error = Err("protocol: an answer of more than 65600 bytes".to_owned());
+            let answers: Vec<_> = seen.done.iter().map(|(_, answer)| answer.clone().map(|body| body.len())).collect();
+            assert_eq!(answers, [Ok(bytes_max), error.clone(), error, Ok(1)], "{listens:?}");
         });
     }
 }

@@ -29,6 +29,8 @@ const UNKNOWN: &str = "an acknowledgement of a packet identifier that no message
 pub(super) struct Wanted {
     pub(super) qos: Qos,
     pub(super) retain: bool,
+    /// Bytes of the largest packet. It is not announced: CONNECT is as short as that of other clients.
+    pub(super) packet_bytes_max: usize,
 }
 
 /// One connection.
@@ -133,7 +135,7 @@ impl Session {
         if !self.backlog.is_empty() {
             return self.wait(topic, payload, tag);
         }
-        let Wanted { qos, retain } = self.wanted;
+        let Wanted { qos, retain, .. } = self.wanted;
         let message = Outgoing { topic, qos, retain, payload, ..Outgoing::default() };
         match self.client.publish_with(&message, || tag, &mut self.output) {
             Ok(id) => {
@@ -244,6 +246,10 @@ impl Session {
         self.count.down += wide(used);
         if !self.backlog.is_empty() {
             self.catch_up()?;
+        }
+        let most = self.wanted.packet_bytes_max;
+        if bytes.len() - used > most {
+            return Err(DriverError::Protocol(format!("a packet of more than {most} bytes")));
         }
         Ok(used)
     }

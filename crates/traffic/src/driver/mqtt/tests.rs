@@ -24,6 +24,9 @@ use crate::driver::{Client, DriverError, Request};
 /// Less than any large message, and than what is sent in a turn.
 const PIPE_BYTES: usize = 1_000;
 
+/// More than any message here has.
+const PACKET_BYTES_MAX: usize = 64 << 20;
+
 /// How the server behaves.
 #[derive(Clone, Copy)]
 struct Manner {
@@ -177,7 +180,7 @@ fn every_message_is_answered_and_comes_back_whatever_its_size_and_promise() {
     for (version, framed) in [(Version::V311, false), (Version::V5, false), (Version::V311, true)] {
         for qos in LEVELS {
             here(async {
-                let wanted = Wanted { qos, retain: false };
+                let wanted = Wanted { qos, retain: false, packet_bytes_max: PACKET_BYTES_MAX };
                 let mut client = connect(Manner::of(version, qos), wanted, framed).await.unwrap();
                 let mut seen = Seen::default();
                 client.submit(Request::Subscribe { topic: "t" }, 77).unwrap();
@@ -209,7 +212,7 @@ fn every_message_is_answered_and_comes_back_whatever_its_size_and_promise() {
 #[test]
 fn a_message_without_a_promise_is_done_when_its_last_byte_is_gone_and_not_before() {
     here(async {
-        let wanted = Wanted { qos: fogmux_mqtt::Qos::AtMostOnce, retain: false };
+        let wanted = Wanted { qos: fogmux_mqtt::Qos::AtMostOnce, retain: false, packet_bytes_max: PACKET_BYTES_MAX };
         let (near, mut far) = duplex(PIPE_BYTES);
         let near = Counted::new(near);
         let counter = near.counter();
@@ -250,7 +253,8 @@ fn the_kept_message_answers_who_asks_for_it() {
         here(async {
             let qos = fogmux_mqtt::Qos::AtLeastOnce;
             let manner = Manner { kept: Some(b"21.5"), ..Manner::of(version, qos) };
-            let mut client = connect(manner, Wanted { qos, retain: true }, false).await.unwrap();
+            let mut client =
+                connect(manner, Wanted { qos, retain: true, packet_bytes_max: PACKET_BYTES_MAX }, false).await.unwrap();
             let mut seen = Seen::default();
             for tag in 0..3 {
                 client.submit(Request::Get { topic: "kept" }, tag).unwrap();
@@ -263,9 +267,25 @@ fn the_kept_message_answers_who_asks_for_it() {
 }
 
 #[test]
+fn a_packet_larger_than_any_that_is_expected_ends_the_connection() {
+    for framed in [false, true] {
+        here(async {
+            let qos = fogmux_mqtt::Qos::AtMostOnce;
+            let manner = Manner { kept: Some(&[b'x'; 300_000]), ..Manner::of(Version::V311, qos) };
+            let wanted = Wanted { qos, retain: true, packet_bytes_max: 100_000 };
+            let mut client = connect(manner, wanted, framed).await.unwrap();
+            client.submit(Request::Get { topic: "kept" }, 1).unwrap();
+            let ended = until(&mut client, &mut Seen::default(), |_, seen: &Seen| !seen.done.is_empty()).await;
+            assert_eq!(ended, Err(DriverError::Protocol("a packet of more than 100000 bytes".to_owned())), "{framed}");
+            assert!(client.bytes().socket_down < 200_000, "{:?}", client.bytes());
+        });
+    }
+}
+
+#[test]
 fn refusals_are_told_with_their_reason() {
     here(async {
-        let wanted = Wanted { qos: fogmux_mqtt::Qos::AtMostOnce, retain: false };
+        let wanted = Wanted { qos: fogmux_mqtt::Qos::AtMostOnce, retain: false, packet_bytes_max: PACKET_BYTES_MAX };
         let manner = Manner::of(Version::V5, wanted.qos);
         let closed = Manner { greeting: ReasonCode::NOT_AUTHORIZED, ..manner };
         let error = connect(closed, wanted, false).await.err();
@@ -284,7 +304,13 @@ fn refusals_are_told_with_their_reason() {
 fn what_the_server_has_no_room_for_waits_and_is_sent_in_order() {
     here(async {
         let qos = fogmux_mqtt::Qos::AtLeastOnce;
-        let mut client = connect(Manner::of(Version::V311, qos), Wanted { qos, retain: false }, false).await.unwrap();
+        let mut client = connect(
+            Manner::of(Version::V311, qos),
+            Wanted { qos, retain: false, packet_bytes_max: PACKET_BYTES_MAX },
+            false,
+        )
+        .await
+        .unwrap();
         let mut seen = Seen::default();
         for tag in 0..64_100_u64 {
             client.submit(Request::Publish { topic: "t", payload: &tag.to_be_bytes() }, tag).unwrap();

@@ -18,6 +18,7 @@ use super::scan::{self, Text};
 use super::session::{Session, broken, ended, protocol};
 use crate::driver::{Answer, Arrival, Client, DriverError, Pending, Request, Role, Sink};
 use crate::outcome::Bytes;
+use crate::text::said;
 
 /// The size of a read, in bytes.
 const TURN_BYTES: usize = 64 << 10;
@@ -214,7 +215,7 @@ impl XmppClient {
             (Asked::Publish(tag), None) => sink.done(tag, Answer::Success(&[])),
             (Asked::Subscribe(tag), None) => match subscription(iq) {
                 Some("subscribed") | None => sink.done(tag, Answer::Success(&[])),
-                Some(state) => sink.done(tag, Answer::Refused(state)),
+                Some(state) => sink.done(tag, Answer::Refused(&said(state))),
             },
             (Asked::Get(tag), None) => {
                 let items = iq.child(ns::PUBSUB, "pubsub").and_then(|pubsub| pubsub.child(ns::PUBSUB, "items"));
@@ -329,7 +330,7 @@ fn words(error: &StanzaError) -> String {
         words = format!("{words}, {}", pubsub.as_str());
     }
     match &error.text {
-        Some(text) => format!("{words}: {text}"),
+        Some(text) => said(&format!("{words}: {text}")),
         None => words,
     }
 }

@@ -13,9 +13,6 @@ use tokio::net::TcpStream;
 
 use crate::driver::DriverError;
 
-/// A message of 16 MiB in base64 and what stands around it.
-const STANZA_BYTES_MAX: usize = 24 << 20;
-
 /// TLS or not, over TCP that is counted.
 type Transport = Stream<Counted<TcpStream>>;
 
@@ -53,6 +50,7 @@ impl Session {
         domain: &str,
         security: &Security,
         resource: String,
+        stanza_bytes_max: usize,
     ) -> Result<Self, DriverError> {
         let socket = Counted::new(tcp(host, port).await.map_err(unreachable)?);
         let counter = socket.counter();
@@ -61,7 +59,7 @@ impl Session {
             Security::StartTls(_) => (Stream::Plain(socket), TlsWish::StartTls),
             Security::Direct(connector) => (connector.connect(socket, domain).await.map_err(unreachable)?, TlsWish::No),
         };
-        let limits = Limits { stanza_bytes_max: STANZA_BYTES_MAX, ..Limits::default() };
+        let limits = Limits { stanza_bytes_max, ..Limits::default() };
         let config = ClientConfig { domain: domain.to_owned(), resource: Some(resource), tls, limits };
         let mut output = Vec::new();
         let stream = ClientStream::new(config, &mut output);

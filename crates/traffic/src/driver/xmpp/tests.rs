@@ -128,7 +128,7 @@ fn kept_items_are_asked_for() {
 fn large_messages_come_in_pieces() {
     run(async {
         let service = Service::start().await;
-        let driver = open(&service, &passing());
+        let driver = open(&service, &Experiment { payload_bytes: 300_000, ..passing() });
         let mut subscriber = connect(&*driver, Role::Subscriber).await;
         let mut publisher = connect(&*driver, Role::Publisher).await;
         ask(&mut *subscriber, Request::Subscribe { topic: "t" }).await.unwrap();
@@ -139,6 +139,20 @@ fn large_messages_come_in_pieces() {
         }
         turn(&mut *subscriber, &mut came, |told| told.messages.len() == 3).await.unwrap();
         assert!(came.messages == payloads);
+    });
+}
+
+#[test]
+fn a_stanza_larger_than_any_that_is_expected_ends_the_connection() {
+    run(async {
+        let service = Service::start().await;
+        let driver = open(&service, &passing());
+        let mut subscriber = connect(&*driver, Role::Subscriber).await;
+        let mut publisher = connect(&*driver, Role::Publisher).await;
+        ask(&mut *subscriber, Request::Subscribe { topic: "t" }).await.unwrap();
+        ask(&mut *publisher, Request::Publish { topic: "t", payload: &[b'x'; 100_000] }).await.unwrap();
+        let ended = turn(&mut *subscriber, &mut Told::default(), |told| !told.messages.is_empty()).await;
+        assert!(matches!(ended, Err(DriverError::Protocol(_))), "{ended:?}");
     });
 }
 

@@ -65,7 +65,7 @@ fn over_tcp_several_blocks_go_in_one_message_both_ways() {
         let listener = TcpListener::bind(LOOPBACK).await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::task::spawn_local(async move { serve_stream(listener.accept().await.unwrap().0).await });
-        let experiment = Experiment { door: Door::CoapTcp, ..experiment() };
+        let experiment = Experiment { door: Door::CoapTcp, payload_bytes: 100_000, ..experiment() };
         let driver = driver(Door::CoapTcp, &experiment, &access(address)).unwrap();
         let mut client = driver.connect(Role::Publisher, 0).await.unwrap().client;
         let mut heard = Heard::default();
