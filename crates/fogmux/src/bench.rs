@@ -296,18 +296,13 @@ fn finish(done: Done, output: &Output, columns: &Columns, thresholds: &Threshold
         print_results(&report, &columns.columns)
     };
     list(&written?);
-    conclude(&report, stopped, thresholds).and(printed)
-}
-
-/// Returns the exit code of results as a failure.
-fn conclude(report: &outcome::Report, stopped: Option<&'static str>, thresholds: &Thresholds) -> Result<(), Failure> {
     if let Some(signal) = stopped {
         return Err(signals::failure(signal));
     }
-    conclude(&report.runs, &thresholds.fail_if)
+    conclude(&report.runs, &thresholds.fail_if).and(printed)
 }
 
-/// The exit code of what has been printed. Nothing was measured also where every operation failed; but a condition that
+/// The exit code of results as a failure. Nothing was measured also where every operation failed; but a condition that
 /// holds was asked for, and goes before that.
 fn conclude(runs: &[Run], fail_if: &[Threshold]) -> Result<(), Failure> {
     let is_failed = |run: &&Run| run.problem.is_some() || !run.failed.is_empty() || run.is_fruitless();
