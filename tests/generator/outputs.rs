@@ -45,16 +45,12 @@ fn fifo(path: &Path) -> Result<()> {
 
 fn unprinted() -> Result<String> {
     let place = tempfile::tempdir()?;
-    let full = || Ok(Stdio::from(File::options().write(true).open("/dev/full")?));
-    let closed = || {
-        let (reader, writer) = std::io::pipe()?;
-        drop(reader);
-        Ok(Stdio::from(writer))
-    };
-    let table: [(&str, &dyn Fn() -> Result<Stdio>, i32); 2] = [("full", &full, 74), ("closed", &closed, 0)];
-    for (name, stdout, code) in table {
+    let full = Stdio::from(File::options().write(true).open("/dev/full")?);
+    let (reader, closed) = std::io::pipe()?;
+    drop(reader);
+    for (name, stdout, code) in [("full", full, 74), ("closed", Stdio::from(closed), 0)] {
         let out = place.path().join(name);
-        let done = command(&short(&out))?.stdout(stdout()?).output()?;
+        let done = command(&short(&out))?.stdout(stdout).output()?;
         let said = String::from_utf8_lossy(&done.stderr);
         ensure!(done.status.code() == Some(code) && !said.contains("panicked"), "{name}: {}: {said}", done.status);
         for file in ["report.json", "report.csv", "report.html"] {

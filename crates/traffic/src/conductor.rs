@@ -130,8 +130,8 @@ fn tasks() -> usize {
 }
 
 /// Waits until the clients of a repetition that was stopped are gone, so that only as many tasks are left as were
-/// before it. An aborted task has its connection until its turn comes, and a gateway that is ended waits for its connections:
-/// ended from this thread before that, it would wait in vain for as long as it may.
+/// before it. An aborted task has its connection until its turn comes, and a gateway that is ended waits for its
+/// connections: ended from this thread before that, it would wait in vain for as long as it may.
 async fn gone<T>(tasks_before: usize, done: &Result<T, ConductorError>) {
     if !matches!(done, Err(ConductorError::Stopped(_))) {
         return;
