@@ -23,6 +23,8 @@ fn other(key: &Key, place: &Path) -> Result<String> {
         ("tls.client_ca_file", _) => line(file("data/pki/ca.pem")),
         ("tls.crl_file", _) => line(file("data/pki/crl.pem")),
         ("auth.admin_password_file", _) => line(file("password")),
+        // One listener is left: without any there is nothing for a gateway to do.
+        ("listeners.defaults.enabled", _) => line("false".into()) + "listeners.mqtt.enabled = true\n",
         ("store.path", _) => line(file("elsewhere")),
         ("store.profile", _) => line("\"ram\"".into()),
         ("store.durability", _) => line("\"none\"".into()),
