@@ -108,7 +108,9 @@ fn away(gateway: &Gateway) -> Result<String> {
         let of = |what: &str| gateway.sum(&[&*format!("fogmux_link_queue_{what}{{link=\"away\"}}")]);
         Ok((of("messages")?, of("bytes")?))
     };
-    let is_within = |(messages, bytes)| messages > 0 && messages <= QUEUE_MESSAGES_MAX && bytes <= QUEUE_BYTES_MAX;
+    // A queue takes a message if it is not full before; it has the name of its topic, too.
+    let bytes_max = QUEUE_BYTES_MAX + MESSAGE_BYTES as u64 + 1_000;
+    let is_within = |(messages, bytes)| messages > 0 && messages <= QUEUE_MESSAGES_MAX && bytes <= bytes_max;
     let left = queue()?;
     ensure!(is_within(left), "{left:?} messages and bytes wait after the load");
     let count = u16::try_from(2 * QUEUE_BYTES_MAX / MESSAGE_BYTES as u64)?;
