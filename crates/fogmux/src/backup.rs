@@ -23,6 +23,7 @@ mod target;
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use fogmux_store::{CopyError, JournalStore, OpenError, StoreFile};
 
@@ -38,6 +39,10 @@ use manifest::Manifest;
 use sums::Summed;
 use target::Target;
 
+/// How long a gateway that has just been started may take from its store to its control socket.
+const STARTING: Duration = Duration::from_secs(10);
+/// The pause between two looks.
+const POLLED: Duration = Duration::from_millis(50);
 /// The name of the file of sums, the last of an archive.
 const SUMS: &str = "SHA256SUMS";
 
@@ -126,7 +131,6 @@ impl Contents<'_> {
             Some(store) => Source::Own(store),
             None => Source::open(directory, &store)?,
         };
-        let running = !matches!(source, Source::AtRest(_));
         let mut archive = Summed::new(out);
         let manifest = Manifest::new(&members, oscore::reserved(directory)?).to_json();
         archive.add(manifest::NAME, &manifest).map_err(failed)?;
@@ -141,7 +145,7 @@ impl Contents<'_> {
                 Err(error) => return Err(Failure::io(member.path.display(), &error)),
             }
         }
-        let unreadable_blocks = source.copy(&mut |StoreFile { name, bytes, content }| {
+        let (unreadable_blocks, running) = source.copy(&mut |StoreFile { name, bytes, content }| {
             archive.add_padded(&format!("store/{name}"), bytes, &content)
         })?;
         let (files, bytes) = archive.finish(SUMS).map_err(failed)?;
@@ -189,28 +193,53 @@ enum Source {
     Running(control::Client),
     /// This process, which has it open.
     Own(JournalStore),
-    /// The directory.
-    AtRest(PathBuf),
+    /// The directories of the data and of the store.
+    AtRest { directory: PathBuf, store: PathBuf },
 }
 
 impl Source {
     fn open(directory: &Path, store: &Path) -> Result<Self, Failure> {
         match control::Client::connect(directory) {
             Ok(client) => Ok(Self::Running(client)),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-                Ok(Self::AtRest(store.to_owned()))
+            Err(error) if is_absent(&error) => {
+                Ok(Self::AtRest { directory: directory.to_owned(), store: store.to_owned() })
             }
             Err(error) => Err(Failure::io(directory.join(control::NAME).display(), &error)),
         }
     }
 
-    fn copy(self, take: &mut dyn FnMut(StoreFile) -> io::Result<()>) -> Result<u64, Failure> {
+    /// Copies the store. Returns the number of blocks that its disk did not give, and whether it was in use.
+    fn copy(self, take: &mut dyn FnMut(StoreFile) -> io::Result<()>) -> Result<(u64, bool), Failure> {
         match self {
-            Self::Running(client) => client.copy(take),
-            Self::Own(store) => store.copy(take).map_err(|error| failed(&error)),
-            Self::AtRest(store) => fogmux_store::copy_at_rest(&store, take).map_err(|error| failed(&error)),
+            Self::Running(client) => Ok((client.copy(take)?, true)),
+            Self::Own(store) => Ok((store.copy(take).map_err(|error| failed(&error))?, true)),
+            Self::AtRest { directory, store } => at_rest(&directory, &store, take),
         }
     }
+}
+
+/// Copies the store of a gateway that is not running. One that has just been started has the store before it has the
+/// socket, for which this waits.
+fn at_rest(
+    directory: &Path,
+    store: &Path,
+    take: &mut dyn FnMut(StoreFile) -> io::Result<()>,
+) -> Result<(u64, bool), Failure> {
+    let end = Instant::now() + STARTING;
+    loop {
+        match fogmux_store::copy_at_rest(store, take) {
+            Err(CopyError::Open(OpenError::InUse(_))) if Instant::now() < end => std::thread::sleep(POLLED),
+            copied => return Ok((copied.map_err(|error| failed(&error))?, false)),
+        }
+        if let Ok(client) = control::Client::connect(directory) {
+            return Ok((client.copy(take)?, true));
+        }
+    }
+}
+
+/// Whether nobody listens at the socket.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 fn failed(error: &CopyError) -> Failure {

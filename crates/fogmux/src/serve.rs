@@ -72,9 +72,9 @@ fn serve(arguments: &Serve, config: Config, log: Log) -> Result<(), Failure> {
         Signals::listen()?
     };
     let running = compose::start(&config, &home)?;
-    watch.remember(&home);
     let copies = Copies::default();
     let _control = open_control(&running, &home.directory, &copies);
+    watch.remember(&home);
     admin_password::look(&running.authority, &home.directory);
     for warning in check::warnings(&config, Some(&home.directory)) {
         tracing::warn!("{warning}");

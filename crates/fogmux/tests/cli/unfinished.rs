@@ -115,3 +115,22 @@ fn a_restore_that_is_ended_leaves_nothing_and_one_that_is_killed_is_named() {
         run(&["restore", "--data", to.to_str().expect("it can be done"), file.to_str().expect("it can be done")]);
     assert!(next.code == 0 && next.stderr.contains(&format!("{name}: left by a restore")), "{}", next.stderr);
 }
+
+/// A gateway that has just been started has its store, and not yet the socket of its control.
+#[test]
+fn a_backup_waits_for_a_gateway_that_is_starting() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (data, file) = (home.path().join("data"), home.path().join("backup.tar"));
+    let gateway = Gateway::start(&data, &[]);
+    let (socket, away) = (data.join("control"), home.path().join("away"));
+    fs::rename(&socket, &away).expect("a socket");
+    let back = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        fs::rename(&away, &socket).expect("renamed");
+    });
+    let [data, file] = [&data, &file].map(|path| path.to_str().expect("a plain path"));
+    let done = run(&["backup", "--data", data, file]);
+    back.join().expect("it is back");
+    assert!(done.code == 0 && done.stdout.contains("of the running gateway"), "{}: {}", done.code, done.stderr);
+    assert_eq!(gateway.stop(), 0);
+}
