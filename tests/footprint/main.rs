@@ -19,7 +19,8 @@ struct Load {
     flags: &'static [&'static str],
 }
 
-/// A hundred messages a second of twenty devices to twenty readers, and some of each other door.
+/// A hundred messages a second of twenty devices to twenty readers, and some of each other door, on other topics: those
+/// of another generator are messages that nobody has sent.
 const LOADS: [Load; 4] = [
     Load {
         listener: "mqtt",
@@ -34,12 +35,38 @@ const LOADS: [Load; 4] = [
     Load {
         listener: "http",
         url: |address| format!("http://{address}/topics"),
-        flags: &["--door", "http1", "--operation", "put", "--pubs", "5", "--topics", "5", "--rate", "20"],
+        flags: &[
+            "--door",
+            "http1",
+            "--operation",
+            "put",
+            "--pubs",
+            "5",
+            "--topics",
+            "5",
+            "--rate",
+            "20",
+            "--topic",
+            "http/{}",
+        ],
     },
     Load {
         listener: "xmpp",
         url: |address| format!("xmpp://{address}"),
-        flags: &["--name", "localhost", "--pubs", "2", "--subs", "2", "--topics", "2", "--rate", "10"],
+        flags: &[
+            "--name",
+            "localhost",
+            "--pubs",
+            "2",
+            "--subs",
+            "2",
+            "--topics",
+            "2",
+            "--rate",
+            "10",
+            "--topic",
+            "xmpp/{}",
+        ],
     },
 ];
 
