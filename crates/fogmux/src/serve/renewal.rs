@@ -93,3 +93,24 @@ fn is_due(tls: &TlsConfig, now: SystemTime, store: &Path) -> bool {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use fogmux_net::pki;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_a_clock_that_was_ahead_is_made_anew_and_one_of_a_clock_in_the_past_is_kept() {
+        const MADE: u64 = 1_900_000_000;
+        let data = tempfile::tempdir().unwrap();
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let made = pki::ensure(data.path(), &["localhost".to_owned()], at(MADE)).unwrap();
+        let tls = TlsConfig::load(&made.certificate, &made.key).unwrap();
+        let due = |now| is_due(&tls, at(now), &data.path().join("store"));
+        assert!(!due(MADE + DAY_S), "it is valid");
+        assert!(due(MADE - 10 * DAY_S), "the clock was ahead, and is right now");
+        assert!(!due(600), "the clock is in 1970");
+        assert!(due(MADE + 100_000 * DAY_S), "it has expired");
+    }
+}

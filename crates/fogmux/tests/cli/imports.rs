@@ -174,3 +174,16 @@ fn an_import_that_fails_leaves_nothing_behind() {
     let done = run(&["import", "mosquitto", "--data", &data, "--acl", &at("acl")]);
     assert!(done.code == 65 && done.stderr.contains("line 3"), "{}: {}", done.code, done.stderr);
 }
+
+/// A users file that is there before the first start keeps it from adding an administrator.
+#[test]
+fn a_first_start_without_an_administrator_says_so() {
+    let home = tempfile::tempdir().expect("a directory");
+    let data = home.path().join("data");
+    let named = data.to_str().expect("a plain path");
+    let done = run_with(&["passwd", "--data", named, "alice"], "secret\n");
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let gateway = crate::support::Gateway::start(&data, &[]);
+    gateway.wait_for_log("has no admin, whom `fogmux passwd admin` adds");
+    assert_eq!(gateway.stop(), 0);
+}
