@@ -1,11 +1,8 @@
 //! The lock on the directory of a report: two measurements would each write a part of what is in it.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::sync::OnceLock;
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use crate::exit::{Failure, Status};
 
@@ -28,14 +25,14 @@ pub(super) fn hold(directory: &Path) -> Result<(), Failure> {
 
 fn locked(directory: &Path) -> Result<File, Failure> {
     let file = File::open(directory).map_err(|error| Failure::io(directory.display(), &error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
             let directory = directory.display();
             let why = format!("{directory}: another measurement writes into it; wait for its end, or name another DIR");
             Err(Failure::new(Status::Unavailable, why))
         }
         // Some network file systems lock no directories.
-        Ok(()) | Err(_) => Ok(file),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
 

@@ -299,13 +299,16 @@ impl Conn {
 /// Fetch Metadata: the relation of the page's site to this one.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// RFC 9112 §3.2: exactly one `Host` in HTTP/1.1, which is one; elsewhere `:authority` stands for it.
+/// The host that a request is for. RFC 9112 §3.2: HTTP/1.1 has exactly one `Host`, which is a host with or without a
+/// port; in later versions `:authority` stands for it.
 fn host(parts: &Parts) -> Result<Option<&str>, Problem<'static>> {
     let mut hosts = parts.headers.get_all(HOST).iter();
     let field = match (hosts.next(), hosts.next()) {
         (Some(host), None) => Some(host),
         (None, None) if parts.version != Version::HTTP_11 => None,
-        _ => return Err(Problem::new(Kind::BadRequest).detail("HTTP/1.1 wants one Host")),
+        _ => {
+            return Err(Problem::new(Kind::BadRequest).detail("a request has one Host; HTTP/1.1 requires it"));
+        }
     };
     let invalid = || Problem::new(Kind::BadRequest).detail("Host is no host, with or without a port");
     let field =
